@@ -1,0 +1,111 @@
+"""The command line. One file a noun, no logic: commands check what was typed, call the engine and print.
+
+Nothing here imports torch, pandas or transformers at the top of a file: `hierbench --help` must answer at once.
+Exit status: 0 done, 1 a task failed, 2 wrong input, 130 interrupted, 141 nobody reads the output.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from hierbench import __version__
+from hierbench.cli import cache, datasets, doctor, errata, leaderboard, models, run, tasks
+from hierbench.cli._shared import Command, Interrupted, new_app
+from hierbench.errors import HierbenchError
+
+app = new_app("Hierarchy-aware evaluation of hyperbolic and Euclidean vision-language models.")
+app.command("run", cls=Command)(run.run)
+app.command("models", cls=Command)(models.models)
+app.command("tasks", cls=Command)(tasks.tasks)
+app.command("datasets", cls=Command)(datasets.datasets)
+app.command("errata", cls=Command)(errata.errata)
+app.command("doctor", cls=Command)(doctor.doctor)
+app.add_typer(leaderboard.app, name="leaderboard")
+app.add_typer(cache.app, name="cache")
+
+_OptionProblem = typer.BadParameter.__base__
+"""What typer raises for options it makes no sense of; it exports this subclass of it alone."""
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"hierbench {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with an error.")] = False,
+) -> None:
+    pass
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = ["--debug"] * debug + [
+        word for word in words if word != "--debug"
+    ]  # typer knows it before a command
+    _prepare_streams(debug)
+    try:
+        status = app(words or ["--help"], prog_name="hierbench", standalone_mode=False)
+        sys.stdout.flush()
+        if status == 130:  # what typer makes of Ctrl-C
+            raise KeyboardInterrupt
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it exits
+        status = 141
+    except (KeyboardInterrupt, typer.Abort, Interrupted) as stop:
+        _error(f"interrupted{f': {stop}' if isinstance(stop, Interrupted) else ''}", debug)
+        status = 130
+    except _OptionProblem as problem:
+        command = problem.ctx.command_path if problem.ctx else "hierbench"
+        _error(f"error: {_one_line(problem.format_message())} (see {command} --help)", debug)
+        status = 2
+    except HierbenchError as error:
+        _error(f"error: {_one_line(str(error))}", debug)
+        status = 2
+    except Exception as error:  # a mistake of ours, not of the person at the terminal
+        hint = "" if debug else "; --debug shows where, please report it"
+        _error(f"internal error: {type(error).__name__}: {_one_line(str(error))}{hint}", debug)
+        status = 2
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _prepare_streams(debug: bool) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without arrows prints a question mark
+    log = logging.getLogger("hierbench")
+    if not log.handlers:
+        log.addHandler(_Log())
+        log.propagate = False
+    log.setLevel(logging.DEBUG if debug else logging.INFO)
+
+
+class _Log(logging.Handler):
+    """Log lines on whatever stderr is at the moment: progress bars replace it to keep lines and bars apart."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"hierbench: {self.format(record)}", file=sys.stderr, flush=True)
+
+
+def _error(line: str, debug: bool) -> None:
+    if debug:
+        traceback.print_exc()
+    print(f"hierbench: {line}", file=sys.stderr)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,227 @@
+"""What the commands share: how apps are made, and how listings and JSON documents are printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+WIDTH = 120  # of text for a pipe or a file, where nobody can tell
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+
+
+class Interrupted(Exception):  # noqa: N818 - no error
+    """Ctrl-C, with a line that says what is kept."""
+
+
+class Group(TyperGroup):
+    """A group of commands that does not import pydantic just to learn that nobody asked for its help."""
+
+    def get_help_option(self, ctx):
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.default = False  # typer converts a missing value, and loads pydantic for it (0.2 s)
+        return option
+
+
+class Command(TyperCommand):
+    """A command whose help has headings: the `rich_help_panel` of each option."""
+
+    def format_options(self, ctx, formatter):
+        sections: dict[str, list] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                argument = param.param_type_name == "argument"
+                if argument:
+                    record = (record[0].partition(" <")[0], record[1])  # its Python type helps nobody
+                heading = getattr(param, "rich_help_panel", None) or ("Arguments" if argument else "Options")
+                sections.setdefault(heading, []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def new_app(help_text: str) -> typer.Typer:
+    """A typer app in the project's style: plain help, which starts three times as fast as typer's boxes."""
+    return typer.Typer(
+        help=help_text,
+        cls=Group,
+        rich_markup_mode=None,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    )
+
+
+def sub_app(help_text: str) -> typer.Typer:
+    """As `new_app`, for a noun with verbs; without a verb it prints its help."""
+    app = new_app(help_text)
+
+    @app.callback(invoke_without_command=True)
+    def alone(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            print(context.get_help())
+            raise typer.Exit()
+
+    return app
+
+
+def print_json(document: Any) -> None:
+    print(json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False))
+
+
+def say(text: str = "") -> None:
+    """A line for the person at the terminal; stdout belongs to tables and documents."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def width() -> int:
+    """Columns to print for: $COLUMNS, the terminal's, or `WIDTH` where stdout is none."""
+    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+        return max(40, shutil.get_terminal_size((WIDTH, 40)).columns)
+    return WIDTH
+
+
+def styled() -> bool:
+    """Whether stdout understands bold and dim."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and "NO_COLOR" not in os.environ
+
+
+def print_listing(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], empty: str = "nothing") -> None:
+    """Rows as an aligned table; long cells wrap. `columns` are keys of the rows and, capitalised, headings."""
+    import io
+
+    from rich.console import Console
+    from rich.table import Table
+
+    rows = list(rows)
+    if not rows:
+        print(empty)
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(column.replace("_", " ").capitalize(), overflow="fold", no_wrap=number == 0)
+    for row in rows:
+        table.add_row(*("" if row[column] is None else str(row[column]) for column in columns))
+    out = io.StringIO()
+    Console(
+        file=out,
+        width=width(),
+        force_terminal=styled(),
+        color_system=None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    ).print(table)  # to a string first: a closed pipe is handled in one place, main()
+    print("\n".join(line.rstrip() for line in out.getvalue().splitlines()))
+
+
+def size(count: int | None) -> str:
+    """Bytes for people: "12.3 MB"."""
+    if count is None:
+        return ""
+    number, units = float(count), ["B", "kB", "MB", "GB", "TB"]
+    while number >= 1000 and len(units) > 1:
+        number, units = number / 1000, units[1:]
+    return f"{number:.0f} {units[0]}" if units[0] == "B" else f"{number:.1f} {units[0]}"
+
+
+def register(adapters: Iterable[Path] | None = None, manifests: Iterable[Path] | None = None) -> None:
+    """Make a user's own adapter and manifest files known to this process."""
+    from hierbench import registry
+    from hierbench.data import manifests as known
+
+    for path in adapters or ():
+        registry.add_adapter_file(path)
+    for path in manifests or ():
+        known.register_manifest(path)
+
+
+def data_paths(pairs: Iterable[str] | None) -> dict[str, Path]:
+    """NAME=PATH options as a mapping; UsageError for another form, a missing path, a name given twice.
+
+    Raises UnknownNameError, with the nearest names, for a dataset that nobody registered.
+    """
+    from hierbench.data.manifests import load_manifest
+    from hierbench.errors import UsageError
+
+    paths: dict[str, Path] = {}
+    for pair in pairs or ():
+        name, equals, path = pair.partition("=")
+        if not (name and equals and path):
+            raise UsageError(f"--data {pair}: write NAME=PATH, for example --data coco=/data/coco")
+        load_manifest(name)
+        if name in paths:
+            raise UsageError(f"--data {name} is given twice: {paths[name]} and {path}")
+        paths[name] = Path(path).expanduser()
+        if not paths[name].exists():
+            raise UsageError(f"--data {pair}: there is no {paths[name]}")
+    return paths
+
+
+def locations(pairs: Iterable[str] | None = None, data_dir: Path | None = None):
+    """Where to look for datasets, from --data and --data-dir."""
+    from hierbench.data.locate import Locations
+
+    return Locations(data_paths(pairs), existing_folder("--data-dir", data_dir))
+
+
+def existing_folder(option: str, path: Path | None) -> Path | None:
+    """The folder of an option; UsageError where there is none."""
+    from hierbench.errors import UsageError
+
+    if path is not None and not path.expanduser().is_dir():
+        raise UsageError(f"{option} {path}: there is no such folder")
+    return path and path.expanduser()
+
+
+# -------------------------------------------------------------------------------------------------------- tables
+
+
+def print_table(table, form: str = "terminal", published: bool = False) -> None:
+    """Print a leaderboard table on stdout, followed by its paper's own figures where asked for."""
+    from hierbench.errors import UsageError
+    from hierbench.leaderboard import render, tables
+
+    if published and table.published is None:
+        raise UsageError(f"--published: no paper prints figures for the layout of {table.title!r}")
+    if published and form == "csv":
+        raise UsageError("--published goes with terminal, markdown and json: a CSV file holds one table")
+    both = [table, *([tables.published(table.published)] if published else [])]
+    if form == "terminal":
+        print("\n".join(render.terminal(one, width(), styled()) for one in both), end="")
+    elif form == "markdown":
+        print("\n".join(render.markdown(one) for one in both), end="")
+    elif form == "csv":
+        print(render.csv(table), end="")
+    else:
+        print_json(render.as_dict(table) | {"published": render.as_dict(both[1]) if published else None})
+
+
+def save_tables(table, folder: Path, json: bool = False) -> list[Path]:
+    """Write table.md and table.csv (and table.json) into a folder; OutputError where that fails."""
+    from hierbench.errors import OutputError
+    from hierbench.files import replacing
+    from hierbench.leaderboard import render
+
+    texts = {"table.md": render.markdown(table), "table.csv": render.csv(table)}
+    if json:
+        texts["table.json"] = render.json(table)
+    try:
+        for name, text in texts.items():
+            with replacing(folder / name) as temporary:
+                temporary.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(
+            f"cannot write to {folder}: {error.strerror or error}: choose another folder"
+        ) from error
+    return [folder / name for name in texts]

@@ -1,0 +1,79 @@
+"""`hierbench cache`: the embedding store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hierbench.cli._shared import Command, Json, print_json, print_listing, size, sub_app
+
+app = sub_app("Stored embeddings.")
+
+
+@app.command(cls=Command)
+def stats(as_json: Json = False) -> None:
+    """What the embedding store holds, the last used first."""
+    import time
+
+    from hierbench.store import EmbeddingStore
+
+    store = EmbeddingStore()
+    sections = store.stats()
+    rows = [
+        {name: section.about[name] for name in ("model", "kind", "dtype", "device")}
+        | {
+            "rows": section.rows,
+            "bytes": section.bytes,
+            "last_used": section.last_used,
+            "folder": str(section.folder),
+        }
+        for section in sections
+    ]
+    if as_json:
+        print_json(
+            {"folder": str(store.folder), "bytes": sum(row["bytes"] for row in rows), "sections": rows}
+        )
+        return
+    print(f"{store.folder}: {size(sum(row['bytes'] for row in rows))}\n")
+    for row in rows:
+        row["size"] = size(row["bytes"])
+        row["rows"] = f"{row['rows']:,}"
+        row["last_used"] = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["last_used"]))
+    print_listing(
+        rows, ["model", "kind", "dtype", "device", "rows", "size", "last_used"], empty="(no embeddings)"
+    )
+
+
+@app.command(cls=Command)
+def prune(
+    days: Annotated[
+        float | None, typer.Option(min=0, help="Delete what was not used for so many days.")
+    ] = None,
+    keep: Annotated[float | None, typer.Option(min=0, help="Keep at most so many GB, the last used.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Delete all embeddings.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Delete stored embeddings; without options only damaged files and leftovers of killed runs."""
+    from hierbench.store import EmbeddingStore
+
+    pruned = EmbeddingStore().prune(
+        older_than=None if days is None else days * 86400,
+        max_bytes=0 if everything else None if keep is None else int(keep * 1e9),
+    )
+    if as_json:
+        print_json({"sections": pruned.sections, "bytes": pruned.bytes})
+    else:
+        print(f"deleted {pruned.sections} sections, {size(pruned.bytes)} freed")
+
+
+@app.command(cls=Command)
+def export(
+    file: Annotated[Path, typer.Argument(help="Where to: a name in .parquet or .npz.")],
+    model: Annotated[str | None, typer.Option(help="Only this model's; all by default.")] = None,
+) -> None:
+    """Write stored embeddings (tangent features) to a file."""
+    from hierbench.store import EmbeddingStore
+
+    print(f"{EmbeddingStore().export(file, model):,} rows written to {file}")

@@ -1,0 +1,57 @@
+"""`hierbench datasets`: what can be measured on, and where it lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hierbench.cli._shared import Json, locations, print_json, print_listing, register
+
+
+def datasets(
+    data: Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="Where a dataset lies.")] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A folder of datasets by name.")
+    ] = None,
+    manifest: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="A manifest of your own.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Datasets: which are at hand, and how to get the others."""
+    from hierbench import registry
+    from hierbench.data.locate import describe
+
+    register(manifests=manifest)
+    where = locations(data, data_dir)
+    rows = []
+    for entry in registry.list_datasets():
+        status = describe(entry.name, where)
+        rows.append(
+            {
+                "name": entry.name,
+                "title": entry.title,
+                "ready": status.ready,
+                "path": None if status.path is None else str(status.path),
+                "found_by": status.found_by,
+                "obtain": status.obtain,
+                "tasks": list(entry.tasks),
+                "licence": entry.licence,
+                "homepage": entry.homepage,
+                "classes": len(entry.class_ids),
+                "counts": entry.counts.model_dump(),
+            }
+        )
+    if as_json:
+        print_json({"datasets": rows})
+        return
+    for row in rows:
+        row["kinds"] = ", ".join(row["tasks"])
+        row["where"] = (row["path"] or "built in") if row["ready"] else "–"
+    print_listing(rows, ["name", "title", "kinds", "where"], empty="(no datasets)")
+    missing = [row for row in rows if not row["ready"]]
+    if missing:
+        print("\nHow to get what is missing:\n")
+        print_listing(missing, ["name", "obtain"])

@@ -1,0 +1,153 @@
+"""`hierbench leaderboard`: tables from result files."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hierbench.cli._shared import (
+    Command,
+    Json,
+    print_json,
+    print_listing,
+    print_table,
+    save_tables,
+    say,
+    sub_app,
+)
+from hierbench.errors import OutputError
+
+app = sub_app("Tables from the files that runs have left.")
+
+
+class Format(StrEnum):
+    """How a table is printed."""
+
+    terminal = "terminal"
+    markdown = "markdown"
+    csv = "csv"
+    json = "json"
+
+
+Layout = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Which columns; by default the run's own layout.")
+]
+Published = Annotated[
+    bool, typer.Option("--published", help="Add the figures printed in the layout's paper.")
+]
+Format_ = Annotated[
+    Format,
+    typer.Option("--format", metavar="NAME", help="terminal, markdown, csv, json.", show_default=False),
+]
+
+
+@app.command(cls=Command)
+def show(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="A run's folder; by default the newest in runs/.")
+    ] = None,
+    layout: Layout = None,
+    format: Format_ = Format.terminal,
+    published: Published = False,
+    as_json: Json = False,
+) -> None:
+    """Print a run's table again."""
+    from hierbench.leaderboard import tables
+
+    table = tables.read([folder or newest_run()], layout)
+    print_table(table, "json" if as_json else format.value, published)
+
+
+@app.command(cls=Command)
+def build(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of runs.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FOLDER", help="Where the table's files go.")],
+    layout: Layout = None,
+    published: Published = False,
+    as_json: Json = False,
+) -> None:
+    """Merge several runs into one table.
+
+    It is printed, and written to FOLDER as table.md, table.csv and table.json.
+    """
+    from hierbench.leaderboard import tables
+
+    table = tables.read(folders, layout)
+    files = save_tables(table, out, json=True)
+    print_table(table, "json" if as_json else "terminal", published)
+    say(f"written: {', '.join(map(str, files))}")
+
+
+@app.command(cls=Command)
+def compare(
+    first: Annotated[str, typer.Argument(metavar="A", help="A model's name in the results.")],
+    second: Annotated[
+        str, typer.Argument(metavar="B", help="Another one, or with --published a row of the paper.")
+    ],
+    folders: Annotated[
+        list[Path] | None,
+        typer.Option("--in", metavar="DIR", help="Runs to look in; by default the newest in runs/."),
+    ] = None,
+    layout: Layout = None,
+    published: Annotated[
+        bool, typer.Option("--published", help="B is a row of the layout's published figures.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare two models item by item."""
+    from hierbench.leaderboard import compare
+
+    way = compare.against_published if published else compare.compare
+    differences = way(first, second, folders or [newest_run()], layout)
+    if as_json:
+        print_json(
+            {"first": first, "second": second, "differences": [_difference(entry) for entry in differences]}
+        )
+        return
+    print_listing(
+        [_row(entry) for entry in differences],
+        ["column", "A", "B", "A_-_B", "95 % interval", "p", "note"],
+        empty=f"no task has figures for both {first} and {second}",
+    )
+    print(f"\nA: {first}. B: {second}{' (PUBLISHED, not measured by hierbench)' if published else ''}.")
+    if not published:
+        print(
+            "Interval and p from a paired bootstrap over items; p: twice the share of resamples on the rarer side of 0."
+        )
+
+
+def _difference(entry) -> dict:
+    return {
+        "column": entry.column.key, "first": entry.first, "second": entry.second, "difference": entry.difference,
+        "low": entry.low, "high": entry.high, "p": entry.p, "note": entry.note or None,
+    }  # fmt: skip
+
+
+def _row(entry) -> dict:
+    from hierbench.leaderboard.render import heading
+    from hierbench.leaderboard.tables import printed
+
+    column = entry.column
+    bounds = (entry.low, entry.high)
+    return {
+        "column": f"{column.group}: {heading(column)}",
+        "A": printed(column, entry.first),
+        "B": printed(column, entry.second),
+        "A_-_B": f"{'+' if entry.difference > 0 else ''}{printed(column, entry.difference)}",
+        "95 % interval": ""
+        if None in bounds
+        else f"[{', '.join(printed(column, bound) for bound in bounds)}]",
+        "p": "" if entry.p is None else f"{entry.p:.3f}",
+        "note": entry.note,
+    }
+
+
+def newest_run() -> Path:
+    """The run of the working folder that was written to last."""
+    runs = [path.parent for path in Path("runs").glob("*/results")]
+    if not runs:
+        raise OutputError("no runs/ in this folder: give the folder that `hierbench run --out` wrote")
+    return max(runs, key=lambda run: run.stat().st_mtime)

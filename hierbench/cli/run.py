@@ -1,0 +1,255 @@
+"""`hierbench run`: measure models on tasks, print the table, say where the files are."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hierbench.cli._shared import (
+    Interrupted,
+    Json,
+    data_paths,
+    existing_folder,
+    print_json,
+    print_listing,
+    print_table,
+    register,
+    save_tables,
+    say,
+)
+from hierbench.errors import UsageError
+
+WHAT, WHERE, HOW = "What to measure", "Data and output", "How to measure"
+
+
+class Dtype(StrEnum):
+    """Arithmetic of the encoders."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+class Protocol(StrEnum):
+    """With or without the errors of the released evaluators."""
+
+    released = "released"
+    corrected = "corrected"
+
+
+class Prompts(StrEnum):
+    """Which prompts name the classes."""
+
+    default = "default"
+    photo = "photo"
+
+
+def _option(heading: str, help_text: str, *names: str, **settings: Any) -> Any:
+    return typer.Option(*names, help=help_text, rich_help_panel=heading, show_default=False, **settings)
+
+
+def run(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="MODEL", help="Names (`hierbench models`), FAMILY:CHECKPOINT, or checkpoint files."
+        ),
+    ] = None,
+    family: Annotated[str | None, _option(WHAT, "Family of --checkpoint.", metavar="NAME")] = None,
+    checkpoint: Annotated[
+        str | None, _option(WHAT, "Weights, in their release's layout.", metavar="FILE")
+    ] = None,
+    name: Annotated[str | None, _option(WHAT, "What tables call --checkpoint.", metavar="NAME")] = None,
+    suite: Annotated[str | None, _option(WHAT, "A set of tasks (default: argent).", metavar="NAME")] = None,
+    task: Annotated[
+        list[str] | None, _option(WHAT, "A task, instead of a suite; repeatable.", metavar="NAME")
+    ] = None,
+    adapter: Annotated[
+        list[Path] | None, _option(WHAT, "A model family of yours, in Python.", metavar="FILE")
+    ] = None,
+    manifest: Annotated[
+        list[Path] | None, _option(WHAT, "A dataset of yours, in YAML.", metavar="FILE")
+    ] = None,
+    data: Annotated[
+        list[str] | None, _option(WHERE, "Where a dataset lies; repeatable.", metavar="NAME=PATH")
+    ] = None,
+    data_dir: Annotated[Path | None, _option(WHERE, "A folder of datasets by name.", metavar="DIR")] = None,
+    out: Annotated[
+        Path | None, _option(WHERE, "Where results go (default: runs/TIME).", metavar="DIR")
+    ] = None,
+    device: Annotated[str, _option(HOW, "auto, cpu, cuda, cuda:1, mps.", metavar="NAME")] = "auto",
+    batch_size: Annotated[int | None, _option(HOW, "Images a batch.", metavar="N", min=1)] = None,
+    dtype: Annotated[Dtype, _option(HOW, "float32, bfloat16, float16.", metavar="NAME")] = Dtype.float32,
+    limit: Annotated[
+        int | None, _option(HOW, "At most N items a dataset, for a trial.", metavar="N", min=1)
+    ] = None,
+    workers: Annotated[int | None, _option(HOW, "Processes that prepare images.", metavar="N", min=0)] = None,
+    protocol: Annotated[
+        Protocol, _option(HOW, "released or corrected: see `hierbench errata`.", metavar="NAME")
+    ] = Protocol.released,
+    prompts: Annotated[
+        Prompts, _option(HOW, "default: each dataset's own; photo: 'a photo of a …'.", metavar="NAME")
+    ] = Prompts.default,
+    no_cache: Annotated[bool, _option(HOW, "Neither read nor keep embeddings.", "--no-cache")] = False,
+    offline: Annotated[bool, _option(HOW, "Download nothing.", "--offline")] = False,
+    force: Annotated[bool, _option(HOW, "Measure again what --out holds.", "--force")] = False,
+    compile: Annotated[bool, _option(HOW, "Compile the image encoder.", "--compile")] = False,
+    dry_run: Annotated[bool, _option(HOW, "List the work and its time, and stop.", "--dry-run")] = False,
+    as_json: Json = False,
+) -> int:
+    """Measure models on tasks and print the table.
+
+    \b
+    hierbench run                          built-in models on the built-in world
+    hierbench run hycoclip-vit-b           a released checkpoint, suite argent
+    hierbench run --family hycoclip --checkpoint FILE --data imagenet=DIR
+    """
+    if suite and task:
+        raise UsageError("--suite and --task are both given: choose one")
+    register(adapter, manifest)
+    wanted = _models(models or [], family, checkpoint, name)
+    suite = suite or (None if task else "argent" if wanted else "miniature")
+    arguments = {
+        "models": wanted or _builtin(),
+        "tasks": task or None,
+        "suite": suite,
+        "data": data_paths(data),
+        "data_dir": existing_folder("--data-dir", data_dir),
+        "out": out or Path("runs") / time.strftime("%Y-%m-%d-%H%M%S"),
+        "device": device,
+        "batch_size": batch_size,
+        "dtype": dtype.value,
+        "limit": limit,
+        "workers": workers,
+        "cache": not no_cache,
+        "offline": offline,
+        "protocol": protocol.value,
+        "prompts": prompts.value,
+        "force": force,
+        "compile": compile,
+    }
+    if dry_run:
+        return _plan(arguments, as_json)
+    say(f"hierbench: {_titles(arguments['models'])} on {f'suite {suite}' if suite else ', '.join(task)}")
+    return _run(arguments, as_json, first_steps=not wanted)
+
+
+def _models(models: list[str], family: str | None, checkpoint: str | None, name: str | None) -> list:
+    """The models as `runner.run` takes them. Raises UsageError where the options do not go together."""
+    wanted: list = list(models)
+    if name and not checkpoint:
+        raise UsageError("--name names the model of --checkpoint: give that as well")
+    if family and checkpoint:
+        wanted.append((family, checkpoint, name) if name else (family, checkpoint))
+    elif family:
+        wanted.append((family,))
+    elif checkpoint and name:
+        from hierbench.reference.checkpoint import detect_family
+
+        wanted.append((detect_family(checkpoint), checkpoint, name))
+    elif checkpoint:
+        wanted.append(checkpoint)
+    return wanted
+
+
+def _builtin() -> list[str]:
+    """The models bundled with the package; while there are none, a baseline that learned nothing."""
+    from hierbench import registry
+
+    return [entry.name for entry in registry.list_models() if entry.builtin] or ["random"]
+
+
+def _titles(models: list) -> str:
+    return ", ".join(model if isinstance(model, str) else ":".join(model[:2]) for model in models)
+
+
+def _run(arguments: dict, as_json: bool, first_steps: bool) -> int:
+    from hierbench import distributed, runner
+    from hierbench.leaderboard import tables
+
+    out = arguments["out"]
+    try:
+        found = runner.run(**arguments)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"finished tasks lie in {out}; the same command with --out {out} goes on from there"
+        ) from None
+    if distributed.rank() > 0:
+        return 0
+    table = tables.read([out])
+    files = save_tables(table, out)
+    status = 1 if found.failed else 0
+    if as_json:
+        _print_document(out, status, found, table)
+    else:
+        say()
+        print_table(table)
+    for record in found.failed:
+        say(f"FAILED {record.model}: {record.task}: {record.error}")
+    say(f"\nFiles: {', '.join(map(str, files))}; one JSON a result in {out / 'results'}")
+    if first_steps:
+        say(_next_steps())
+    return status
+
+
+def _print_document(out: Path, status: int, found, table) -> None:
+    import json
+
+    from hierbench.leaderboard import render
+
+    print_json(
+        {
+            "out": str(out),
+            "status": status,
+            "results": [json.loads(record.to_json()) for record in found],
+            "table": render.as_dict(table),
+        }
+    )
+
+
+def _next_steps() -> str:
+    return (
+        "\nThese were the built-in models on the built-in world. With a checkpoint and data of your own:\n"
+        "  hierbench run --family hycoclip --checkpoint FILE --data imagenet=DIR --data coco=DIR\n"
+        "  hierbench run hycoclip-vit-b     a released checkpoint, downloaded (`hierbench models` lists them)\n"
+        "  hierbench doctor                 what is here, what is missing and how to get it"
+    )
+
+
+def _plan(arguments: dict, as_json: bool) -> int:
+    """Print what a run would do; nothing is written."""
+    from hierbench import runner
+
+    planned = runner.plan(**arguments)
+    if as_json:
+        print_json({"out": str(arguments["out"]), "plan": [asdict(entry) for entry in planned]})
+        return 0
+    rows = [
+        {
+            "model": entry.model,
+            "task": entry.task,
+            "action": entry.action,
+            "images": f"{entry.new_images:,}",
+            "texts": f"{entry.new_texts:,}",
+            "time": "" if entry.seconds is None else _duration(entry.seconds),
+            "reason": entry.reason,
+        }
+        for entry in planned
+    ]
+    print_listing(rows, ["model", "task", "action", "images", "texts", "time", "reason"])
+    total = sum(entry.seconds or 0 for entry in planned)
+    print(
+        f"\nImages and texts: still to encode. About {_duration(total)} of encoding, and scoring. Nothing was written."
+    )
+    return 0
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

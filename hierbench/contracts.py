@@ -1,0 +1,207 @@
+"""What the parts of hierbench agree on: adapters, geometries, tasks, and the records they exchange.
+
+An adapter turns pixels and strings into *tangent features* (vectors in the tangent space at the origin, after
+the model's own learned scale) and names its geometry. A task asks for embeddings of image ids and strings, and
+scores them. Nothing else in the project asks what kind of model it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:  # torch and PIL take seconds to import; listing names must not pay for them
+    import numpy as np
+    from PIL import Image
+    from torch import Tensor
+
+
+class Fit(StrEnum):
+    """How an image is brought to the square that a model reads."""
+
+    CROP = "crop"  # resize the shorter side, centre crop
+    SQUEEZE = "squeeze"  # resize both sides, aspect ratio lost
+
+
+@runtime_checkable
+class Geometry(Protocol):
+    """A space that embeddings live in. Frozen and stateless; points are (…, D) tensors.
+
+    Two-argument functions are pairwise, (N, D) and (M, D) -> (N, M), or with `paired=True` row by row, -> (N,).
+    `root` is the point that counts as the most general one, (D,); a geometry with an origin of its own ignores it,
+    a geometry without one (the sphere) needs it for `radius`, `exterior_angle` and `entailment`.
+    """
+
+    name: str
+    has_cones: bool  # entailment cones exist without a root
+
+    def describe(self) -> dict[str, Any]: ...
+    def lift(self, tangent: Tensor) -> Tensor: ...
+    def mean(self, tangents: Tensor) -> Tensor: ...  # (…, P, D) tangents -> (…, D) point
+    def similarity(self, a: Tensor, b: Tensor, *, paired: bool = False) -> Tensor: ...
+    def distance(self, a: Tensor, b: Tensor, *, paired: bool = False) -> Tensor: ...
+    def radius(self, points: Tensor, *, root: Tensor | None = None) -> Tensor: ...
+    def exterior_angle(
+        self, general: Tensor, specific: Tensor, *, paired: bool = False, root: Tensor | None = None
+    ) -> Tensor: ...
+    def half_aperture(self, points: Tensor) -> Tensor: ...
+    def entailment(
+        self, general: Tensor, specific: Tensor, *, paired: bool = False, root: Tensor | None = None
+    ) -> Tensor: ...
+    def to_poincare(self, points: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """Who a model is and where it came from; part of every result's provenance."""
+
+    name: str  # the row's name in tables
+    family: str  # name of the adapter file
+    source: str  # path, URL or hub id of the weights
+    embedding_dim: int
+    image_size: int  # side of the square that encode_images reads, pixels
+    parameters: int
+    preprocessing: str  # resizing, mean and std in words; a part of the embedding store's key
+    sha256: str | None = None  # of the weights; None = embeddings are not kept between runs
+    dtype: str = "float32"  # the arithmetic of the encoders
+    licence: str | None = None
+    paper: str | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)  # curvature, alphas, temperatures, …
+
+
+@runtime_checkable
+class ModelAdapter(Protocol):
+    """The one thing a new model has to bring."""
+
+    card: ModelCard
+    geometry: Geometry
+
+    def preprocess(self, image: Image.Image, fit: Fit) -> Tensor:
+        """An RGB image -> (3, H, W) float32 in [0, 1]. Called in worker processes."""
+
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """(B, 3, H, W) in [0, 1] -> (B, D) tangent features, after the learned scale."""
+
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """Any number of strings (the empty one too) -> (len(texts), D) tangent features, in order.
+
+        How they are batched is the adapter's business; the engine hands over up to a few thousand, without
+        duplicates and sorted, so that strings with a common beginning are neighbours.
+        """
+
+
+class ImageSource(Protocol):
+    """A set of encoded images by id; `read` gives the bytes as published (JPEG, PNG, …)."""
+
+    ids: Sequence[str]
+
+    def read(self, image_id: str) -> bytes: ...
+
+
+class Dataset(Protocol):
+    """What all datasets have in common; the kinds are in `hierbench.data.datasets`."""
+
+    name: str
+    images: ImageSource
+
+    def facts(self) -> bytes:
+        """Labels, names, captions as canonical bytes: what the fingerprint covers besides the images."""
+
+
+@dataclass(frozen=True)
+class EmbeddingRequests:
+    """What a task wants embedded: distinct image ids of its dataset and distinct strings."""
+
+    images: tuple[str, ...]
+    texts: tuple[str, ...]
+
+    @classmethod
+    def of(cls, images: Iterable[str], texts: Iterable[str]) -> EmbeddingRequests:
+        """Requests without duplicates, in the order of first mention."""
+        return cls(tuple(dict.fromkeys(images)), tuple(dict.fromkeys(texts)))
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Tangent features for a request: row i of a tensor belongs to entry i of the request; float32, CPU."""
+
+    requests: EmbeddingRequests
+    image_features: Tensor  # (len(requests.images), D)
+    text_features: Tensor  # (len(requests.texts), D)
+
+    @cached_property
+    def _image_row(self) -> dict[str, int]:
+        return {image_id: row for row, image_id in enumerate(self.requests.images)}
+
+    @cached_property
+    def _text_row(self) -> dict[str, int]:
+        return {text: row for row, text in enumerate(self.requests.texts)}
+
+    def images(self, ids: Iterable[str]) -> Tensor:
+        """(n,) ids -> (n, D) tangents."""
+        return self.image_features[[self._image_row[i] for i in ids]]
+
+    def texts(self, strings: Iterable[str]) -> Tensor:
+        """(n,) strings -> (n, D) tangents."""
+        return self.text_features[[self._text_row[s] for s in strings]]
+
+
+@dataclass(frozen=True)
+class MetricSpec:
+    """One figure of a task: how it is called, which way is better, how it is printed."""
+
+    name: str
+    title: str  # column heading
+    higher_is_better: bool = True
+    unit: str = "percent"  # percent: recorded 0–100; fraction: recorded 0–1, printed as percent; raw: as it is
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """What a task measures. `version` rises whenever a change can move a figure."""
+
+    name: str
+    title: str
+    version: int
+    dataset: str
+    metrics: tuple[MetricSpec, ...]
+    headline: str  # name of the metric that stands for the task
+    fit: Fit
+    protocol: str = "released"
+    source: str = ""  # paper and section or equation
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure with its 95 % bootstrap interval; bounds are None where resampling makes no sense."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What scoring gives: metrics by name, the number of items, per-item outcomes by table and column."""
+
+    metrics: Mapping[str, Estimate]
+    n: int
+    items: Mapping[str, Mapping[str, np.ndarray | Sequence[str]]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Task(Protocol):
+    """One row of the registry: asks for embeddings, then scores them."""
+
+    spec: TaskSpec
+
+    def inapplicable(self, geometry: Geometry) -> str | None:
+        """Why this task says nothing about models of this geometry; None = it applies."""
+
+    def requests(self, dataset: Any) -> EmbeddingRequests: ...
+
+    def score(self, geometry: Geometry, embeddings: Embeddings, dataset: Any) -> Scores: ...

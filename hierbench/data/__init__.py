@@ -1,0 +1,1 @@
+"""Datasets: manifests, readers of published layouts, images, downloads of checkpoints."""

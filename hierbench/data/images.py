@@ -1,0 +1,106 @@
+"""From encoded bytes to the square of pixels that a model reads. Runs in worker processes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from hierbench.contracts import Fit
+from hierbench.errors import DataError
+
+MAX_PIXELS = 89_478_485
+"""Images with more pixels are refused: a quarter of a GiB as RGB, the size at which PIL itself warns."""
+
+MAX_ASPECT = 500
+"""Longer side over shorter side beyond which an image is refused: cropping resizes the shorter side to the
+model's, so a 1 x 100,000 strip would grow to billions of pixels."""
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+"""What is tried; PIL knows more, some of which start other programs (EPS)."""
+
+
+def decode(content: bytes, where: str) -> Image.Image:
+    """Encoded bytes -> RGB image, upright as its EXIF orientation says; the first frame of an animation.
+
+    Grey (8 and 16 bits), CMYK and palette images become RGB; alpha is dropped without blending, as in the
+    usual loaders. JPEGs are decoded at full size (PIL's draft mode would change the pixels).
+    Raises DataError, naming `where`, for content that is empty, no image, truncated, corrupt or too large.
+    """
+    if not content:
+        raise DataError(f"image {where} is empty (0 bytes): fetch it again or remove it")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # broken EXIF blocks and odd TIFF tags are common and harmless
+        try:
+            image = Image.open(io.BytesIO(content), formats=FORMATS)
+            _check_size(image.size, where)
+            image.load()
+            _turn_upright(image)
+            return _to_rgb(image)
+        except DataError:
+            raise
+        except Image.DecompressionBombError:
+            raise DataError(_bomb(where, "more pixels than PIL accepts")) from None
+        except Image.UnidentifiedImageError:
+            raise DataError(
+                f"image {where} is not a readable {', '.join(FORMATS)} file: fetch it again or remove it"
+            ) from None
+        except Exception as error:  # PIL's decoders raise nearly anything on corrupt input
+            reason = (str(error) or type(error).__name__).partition("\n")[0]
+            raise DataError(f"image {where} is damaged ({reason}): fetch it again or remove it") from error
+
+
+def to_square(image: Image.Image, size: int, fit: Fit, resample: str = "bicubic") -> Tensor:
+    """RGB image -> (3, size, size) float32 in [0, 1].
+
+    CROP resizes the shorter side to `size` and cuts out the centre; SQUEEZE resizes both sides. Resizing is
+    PIL's (antialiased). The same bits as torchvision's Resize, CenterCrop and ToTensor on a PIL image.
+    """
+    method = Image.Resampling[resample.upper()]
+    width, height = image.size
+    if fit == Fit.SQUEEZE:
+        image = image.resize((size, size), method)
+    else:
+        short, long = min(width, height), int(size * max(width, height) / min(width, height))
+        width, height = (size, long) if width == short else (long, size)
+        image = image.resize((width, height), method)
+        left, top = round((width - size) / 2), round((height - size) / 2)
+        image = image.crop((left, top, left + size, top + size))
+    pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
+    return pixels.float().div_(255)
+
+
+def _check_size(size: tuple[int, int], where: str) -> None:
+    width, height = size
+    if width * height > MAX_PIXELS:
+        raise DataError(_bomb(where, f"{width} x {height} pixels, the limit is {MAX_PIXELS:,}"))
+    if max(size) > MAX_ASPECT * min(size):
+        raise DataError(
+            f"image {where} is a strip of {width} x {height} pixels: remove it or cut it to a picture"
+        )
+
+
+def _bomb(where: str, reason: str) -> str:
+    return f"image {where} may be a decompression bomb ({reason}): remove it or store it smaller"
+
+
+def _turn_upright(image: Image.Image) -> None:
+    # An EXIF block that cannot be parsed says nothing about the orientation. In place: otherwise PIL copies
+    # every image that has no tag.
+    with contextlib.suppress(Exception):
+        ImageOps.exif_transpose(image, in_place=True)
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode == "RGB":
+        return image
+    if image.mode.startswith("I"):  # 16 bits a pixel: PIL's own conversion would clip at 255
+        image = Image.fromarray((np.asarray(image).clip(0, 65535) >> 8).astype(np.uint8))
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")
+    return image.convert("RGB")

@@ -1,0 +1,230 @@
+"""Dataset manifests: what each dataset is, its class names and prompts, and how to get it.
+
+One YAML a dataset in `data_manifests/`, named after itself, validated with nothing extra allowed; a user's
+own file is added with `register_manifest` (`--manifest FILE`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from hierbench import taxonomy
+from hierbench.contracts import Fit
+from hierbench.errors import DataError, HierbenchError, UsageError
+from hierbench.miniature.captions import BACKGROUND_TEMPLATES, COLOUR_TEMPLATES, THING_TEMPLATES
+from hierbench.miniature.vocabulary import BACKGROUNDS, COLOURS, KINDS
+from hierbench.registry import lookup
+
+PROTOCOLS = ("released", "corrected")
+"""`released` is what the released evaluators do, errors included; `corrected` mends them (PROTOCOLS §8)."""
+
+REGIMES = ("default", "photo")
+"""Prompts: the dataset's own templates, or `PHOTO` alone."""
+
+PHOTO = "a photo of a {}."
+
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Layout(_Strict):
+    """Where things lie in the dataset's folder; of several places the first that exists is read."""
+
+    images: tuple[Text, ...] = (".",)  # folders of images
+    table: tuple[Text, ...] = ()  # files of captions
+    pool: Text | None = None  # the file of negative captions
+    images_of: Text | None = None  # the dataset whose images serve where no such folder exists
+
+
+class Counts(_Strict):
+    """How many there are in the whole split."""
+
+    images: int | None = None
+    captions: int | None = None
+    samples: int | None = None
+
+
+class Manifest(_Strict):
+    """One dataset. Raises pydantic's ValidationError; `load_manifest_file` turns it into one line."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+    title: Text
+    reader: Literal["imagefolder", "coco-captions", "hierarcaps", "miniature"]
+    tasks: tuple[Literal["zero-shot", "hierarchy", "retrieval", "pep", "hierarcaps"], ...] = Field(
+        min_length=1
+    )
+    fit: Fit  # how the protocol brings images to a square
+    split: str = ""
+    licence: str = ""
+    citation: str = ""
+    homepage: str = ""
+    obtain: str = ""  # what to do to get the data, one sentence
+    counts: Counts = Counts()
+    layout: Layout = Layout()
+    classes: dict[str, Text] = {}  # class id -> name in prompts, in label order
+    miniature: Literal["kinds", "colours", "backgrounds"] | None = (
+        None  # or: classes, templates from its code
+    )
+    corrected_names: dict[str, Text] = {}  # names that the corrected protocol puts in their place
+    names_hash: str | None = None  # see `names_hash`
+    templates: tuple[str, ...] = ()  # prompts, {} is the class name
+    taxonomy: str | None = None  # tree over the classes, under data_manifests/taxonomies
+
+    @property
+    def class_ids(self) -> tuple[str, ...]:
+        """The dataset's own ids in label order; empty without classes."""
+        return tuple(self.classes)
+
+    def class_names(self, protocol: str = "released") -> tuple[str, ...]:
+        """Names in label order, as the released evaluators have them or with what `corrected` mends."""
+        _one_of("protocol", protocol, PROTOCOLS)
+        mended = self.corrected_names if protocol == "corrected" else {}
+        return tuple(mended.get(class_id, name) for class_id, name in self.classes.items())
+
+    def prompts(self, regime: str = "default") -> tuple[str, ...]:
+        """Prompt templates, each with one {} for the class name."""
+        _one_of("prompt regime", regime, REGIMES)
+        return (PHOTO,) if regime == "photo" else self.templates
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_the_miniature(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        match fields.get("miniature"):
+            case "kinds":
+                classes = {kind.synset: kind.name for kind in KINDS}
+                templates = THING_TEMPLATES
+            case "colours":
+                classes = {colour: colour for colour in COLOURS}
+                templates = COLOUR_TEMPLATES
+            case "backgrounds":
+                classes = {name: wordings[0] for name, wordings in BACKGROUNDS.items()}
+                templates = BACKGROUND_TEMPLATES
+            case _:
+                return fields
+        return {"classes": classes, "templates": templates, **fields}
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        for template in self.templates:
+            if re.sub("[^{}]", "", template) != "{}":
+                raise ValueError(f"templates: {template!r} must hold {{}} once and no other brace")
+        if stray := [key for key in self.corrected_names if key not in self.classes]:
+            raise ValueError(f"corrected_names: {stray[0]} is not among the classes")
+        if self.names_hash and names_hash(self.class_names()) != self.names_hash:
+            raise ValueError(
+                f"names_hash: the names hash to {names_hash(self.class_names())}, not {self.names_hash}: "
+                "a name or the order was changed, so this is not the released protocol"
+            )
+        if self.reader == "imagefolder" and not (self.classes and self.templates):
+            raise ValueError("classes, templates: the reader imagefolder needs both")
+        if self.reader in ("coco-captions", "hierarcaps") and not self.layout.table:
+            raise ValueError(f"layout.table: the reader {self.reader} needs the name of the captions file")
+        if self.taxonomy:
+            try:
+                taxonomy.load(self.taxonomy, self.class_ids or None)
+            except HierbenchError as error:
+                raise ValueError(f"taxonomy: {error}") from error
+        return self
+
+
+def names_hash(names: Iterable[str]) -> str:
+    """First 16 hex digits of SHA-256 over the names in label order joined by newlines (PROTOCOLS §1)."""
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
+
+
+def load_manifest(name: str) -> Manifest:
+    """The manifest of a dataset, packaged or registered. Raises UnknownNameError with the nearest names."""
+    return _read(lookup("dataset", name, _files()))
+
+
+def all_manifests() -> dict[str, Manifest]:
+    """Every dataset's manifest by name."""
+    return {name: _read(path) for name, path in sorted(_files().items())}
+
+
+def load_manifest_file(path: str | Path) -> Manifest:
+    """A manifest from a YAML file; its `name` is by default the file's.
+
+    Raises DataError: no such file, no YAML, or which field is wrong.
+    """
+    path = Path(path)
+    try:
+        fields = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)
+    except OSError as error:
+        raise DataError(f"manifest {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"manifest {path} is not UTF-8 text (byte {error.start})") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f", line {mark.line + 1}" if mark else ""
+        raise DataError(f"manifest {path}{place}: {getattr(error, 'problem', None) or 'not YAML'}") from error
+    if not isinstance(fields, dict):
+        raise DataError(
+            f"manifest {path}: expected fields (title, reader, tasks, …), found {type(fields).__name__}"
+        )
+    try:
+        return Manifest.model_validate({"name": path.stem, **fields})
+    except ValidationError as error:
+        raise DataError(f"manifest {path}: {_first(error)}") from error
+
+
+def register_manifest(path: str | Path) -> Manifest:
+    """Add a user's manifest for this process. Raises DataError, also where the name is taken."""
+    manifest = load_manifest_file(path)
+    path = Path(path).resolve()
+    if _files().get(manifest.name, path) != path:
+        raise DataError(f"manifest {path}: a dataset {manifest.name!r} exists already, give another name")
+    _registered[manifest.name] = path
+    return manifest
+
+
+_registered: dict[str, Path] = {}
+
+
+def _files() -> Mapping[str, Path]:
+    folder = Path(str(resources.files("hierbench.data_manifests")))
+    return {path.stem: path for path in folder.glob("*.yaml")} | _registered
+
+
+@cache
+def _read(path: Path) -> Manifest:
+    return load_manifest_file(path)
+
+
+class _UniqueKeys(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    """YAML takes the last of two equal keys without a word; a class given twice must not pass."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if str(key.value) in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{key.value!r} stands there twice", problem_mark=key.start_mark
+                )
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
+def _first(error: ValidationError) -> str:
+    """The first thing that is wrong, as `field.part: what`."""
+    problem, *others = error.errors()
+    where = ".".join(str(part) for part in problem["loc"])
+    what = problem["msg"].removeprefix("Value error, ")
+    return (f"{where}: " if where else "") + what + (f" (and {len(others)} more)" if others else "")
+
+
+def _one_of(kind: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise UsageError(f"no {kind} {value!r}: it is {' or '.join(known)}")

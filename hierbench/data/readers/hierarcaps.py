@@ -1,0 +1,120 @@
+"""Reads HierarCaps: a CSV with id, captions and image_url, and a folder of images; perhaps a negative pool.
+
+`captions` holds four levels from general to specific, joined by ` => `; the image is the file that the URL
+ends with. Several rows may share an image.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hierbench.data.datasets import CaptionChains
+from hierbench.data.locate import Locations, how_to_get
+from hierbench.data.manifests import Manifest, load_manifest
+from hierbench.data.readers._files import captions_file, first_there, images_by_name, read_text
+from hierbench.errors import DataError, MissingDataError
+
+LEVELS = 4
+ARROW = " => "
+
+
+def read(manifest: Manifest, folder: Path, locations: Locations) -> CaptionChains:
+    """Caption chains in file order; sample ids are the column `id`, image ids are file names.
+
+    Where the folder has no images of its own, those of the dataset that the manifest names serve.
+    Raises DataError, naming file and row: missing columns, other than four levels, repeated ids, missing
+    images, empty or repeated captions in the pool; MissingDataError where the images' dataset is not there.
+    """
+    path = captions_file(manifest, folder)
+    rows = _table(path, ("id", "captions", "image_url"))
+    first_row: dict[str, int] = {}
+    chains, files = [], []
+    for number, row in rows:
+        where = f"captions file {path}, row {number}"
+        if row["id"] in first_row:
+            raise DataError(f"{where}: the id {row['id']!r} stands in row {first_row[row['id']]} already")
+        first_row[row["id"]] = number
+        levels = tuple(row["captions"].split(ARROW))
+        if len(levels) != LEVELS or not all(level.strip() for level in levels):
+            filled = sum(bool(level.strip()) for level in levels)
+            raise DataError(
+                f"{where}: {filled} caption levels where {LEVELS} joined by {ARROW!r} are expected"
+            )
+        chains.append(levels)
+        files.append(row["image_url"].rsplit("/", 1)[-1])
+        if not files[-1]:
+            raise DataError(f"{where}: the image_url {row['image_url']!r} names no file")
+    if not chains:
+        raise DataError(f"captions file {path} has no rows")
+
+    distinct = list(dict.fromkeys(files))
+    position = {name: place for place, name in enumerate(distinct)}
+    return CaptionChains(
+        name=manifest.name,
+        images=images_by_name(manifest, _pictures(manifest, folder, locations), distinct),
+        sample_ids=tuple(first_row),
+        captions=tuple(chains),
+        owner=np.array([position[name] for name in files], np.int64),
+        pool=_pool(folder / manifest.layout.pool) if manifest.layout.pool else None,
+    )
+
+
+def _pictures(manifest: Manifest, folder: Path, locations: Locations) -> Path:
+    own = first_there(folder, manifest.layout.images)
+    if own is not None:
+        return own
+    folders = f"{' or '.join(manifest.layout.images)}/"
+    if not manifest.layout.images_of:
+        raise DataError(f"dataset {manifest.name}: {folder} has no image folder {folders}")
+    lender = load_manifest(manifest.layout.images_of)
+    lent = locations.find(lender.name)
+    if lent is None:
+        raise MissingDataError(
+            f"dataset {manifest.name}: {folder} has no {folders} and the dataset {lender.name}, whose images "
+            f"serve, is not on this machine. {how_to_get(lender)}"
+        )
+    pictures = first_there(lent, lender.layout.images)
+    if pictures is None:
+        raise DataError(
+            f"dataset {lender.name}: {lent} has no image folder {' or '.join(lender.layout.images)}/"
+        )
+    return pictures
+
+
+def _pool(path: Path) -> tuple[str, ...]:
+    first_row: dict[str, int] = {}
+    for number, row in _table(path, ("caption",)):
+        caption = row["caption"]
+        if not caption.strip():
+            raise DataError(f"pool file {path}, row {number}: the caption is empty")
+        if caption in first_row:
+            raise DataError(
+                f"pool file {path}, row {number}: the caption of row {first_row[caption]} again: remove one"
+            )
+        first_row[caption] = number
+    if not first_row:
+        raise DataError(f"pool file {path} has no rows")
+    return tuple(first_row)
+
+
+def _table(path: Path, columns: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
+    """Rows of a CSV file with their numbers, the first under the heading being 1."""
+    reader = csv.DictReader(io.StringIO(read_text(path, "captions file"), newline=""), strict=True)
+    try:
+        missing = [column for column in columns if column not in (reader.fieldnames or ())]
+        if missing:
+            raise DataError(f"captions file {path} has no column {', '.join(missing)}")
+        rows = list(enumerate(reader, 1))
+    except csv.Error as error:
+        raise DataError(f"captions file {path}, after line {reader.line_num}: not CSV ({error})") from error
+    for number, row in rows:
+        if None in row or None in row.values():
+            raise DataError(
+                f"captions file {path}, row {number}: other than {len(reader.fieldnames)} columns"
+            )
+    return rows

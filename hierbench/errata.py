@@ -1,0 +1,39 @@
+"""The errors known in the released evaluators, and what each protocol makes of them (`tasks/errata.yaml`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+
+@dataclass(frozen=True)
+class Erratum:
+    """One known error. All fields but the first two are prose."""
+
+    id: str
+    mended: bool  # whether the protocol `corrected` puts it right
+    title: str
+    what: str
+    where: str  # the code it sits in
+    effect: str  # on figures
+    released: str  # what hierbench does under the protocol `released`
+    corrected: str  # … and under `corrected`
+
+
+@cache
+def _document() -> dict:
+    from importlib import resources
+
+    import yaml
+
+    return yaml.safe_load((resources.files("hierbench.tasks") / "errata.yaml").read_text(encoding="utf-8"))
+
+
+def protocols() -> dict[str, str]:
+    """What each protocol is, by name."""
+    return dict(_document()["protocols"])
+
+
+def errata() -> tuple[Erratum, ...]:
+    """Every known error, in the order of the file."""
+    return tuple(Erratum(**fields) for fields in _document()["errata"])

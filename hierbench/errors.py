@@ -1,0 +1,41 @@
+"""The errors a user can cause. Each message is one line: what is wrong, where, and what to do."""
+
+
+class HierbenchError(Exception):
+    """Base of all errors that end a command with status 2 and one line instead of a traceback."""
+
+
+class UsageError(HierbenchError):
+    """Options that contradict each other or are out of range."""
+
+
+class UnknownNameError(HierbenchError):
+    """A model, task, suite, dataset or family that nobody registered."""
+
+
+class DataError(HierbenchError):
+    """A dataset that is missing, damaged or in another layout than its manifest says."""
+
+
+class MissingDataError(DataError):
+    """A dataset that is not there at all; the message ends with how to get it. A run skips its tasks."""
+
+
+class CheckpointError(HierbenchError):
+    """A checkpoint that cannot be read, is unsafe, or does not fit the model family."""
+
+
+class EncodingError(HierbenchError):
+    """A model that returned embeddings of another shape than agreed, or that are not finite."""
+
+
+class OutputError(HierbenchError):
+    """Results that cannot be written or read back."""
+
+
+class MetricError(HierbenchError):
+    """Features, scores or labels that a metric cannot work on: wrong shapes, out of range, not finite."""
+
+
+class GeometryError(HierbenchError):
+    """A curvature, shape or root that a geometry cannot work with, or a question that it has no answer to."""

@@ -1,0 +1,37 @@
+"""Writing files whole or not at all, and names that are safe as file names."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary name beside `path` to write to; it takes the place of `path` when the block ends well.
+
+    Makes the folder. Whatever ends the block early, an exception or a kill, leaves `path` as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def safe_name(name: str) -> str:
+    """`name` as a file name: unchanged where it is safe already, else cleaned, with a hash of the original.
+
+    Two names never share a file name: whatever could be mistaken for a cleaned name gets a hash as well.
+    """
+    clean = re.sub(r"[^A-Za-z0-9._+=@-]", "_", name)[:80].lstrip(".")
+    if clean == name and clean and not re.search(r"-[0-9a-f]{12}$", name):
+        return name
+    return f"{clean}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"

@@ -1,0 +1,6 @@
+"""Spaces that embeddings live in: pure tensor maths, no I/O. See `hierbench.contracts.Geometry`."""
+
+from hierbench.geometry.lorentz import Lorentz
+from hierbench.geometry.sphere import Sphere
+
+__all__ = ["Lorentz", "Sphere"]

@@ -1,0 +1,97 @@
+"""Point estimates with 95 % percentile bootstrap intervals.
+
+A metric is written once, as a *statistic*: a function of how often each unit (image, sample) is counted,
+(resamples, n) counts -> {name: (resamples,) values}. Counts of one give the figure; counts drawn with
+replacement give its bootstrap distribution. Every model sees the same draws, so intervals of differences
+between models can be had from them.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from hierbench.contracts import Estimate
+
+RESAMPLES = 1000
+SEED = "hierbench.metrics.bootstrap"
+LEVEL = 0.95
+
+Statistic = Callable[[np.ndarray], Mapping[str, np.ndarray]]
+
+
+def value(statistic: Statistic, n: int) -> dict[str, float]:
+    """The figures themselves: every one of the `n` units counted once."""
+    return {name: float(figure[0]) for name, figure in statistic(np.ones((1, n))).items()}
+
+
+def estimates(
+    statistic: Statistic, n: int, *, resamples: int = RESAMPLES, seed: str = SEED
+) -> dict[str, Estimate]:
+    """The figures with their intervals over `resamples` draws of `n` units.
+
+    Resamples on which a figure is undefined (AUC without a positive) are left out of its interval; with fewer
+    than two units, or no defined resample, there are no bounds.
+    """
+    figures = value(statistic, n)
+    if n < 2:
+        return {name: Estimate(figure) for name, figure in figures.items()}
+    drawn: dict[str, list[np.ndarray]] = {name: [] for name in figures}
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for counts in draws(n, resamples, seed):
+            for name, values in statistic(counts).items():
+                drawn[name].append(values)
+    return {name: _estimate(figures[name], np.concatenate(values)) for name, values in drawn.items()}
+
+
+def draws(
+    n: int, resamples: int = RESAMPLES, seed: str = SEED, block: int = 4_000_000
+) -> Iterator[np.ndarray]:
+    """How often each of `n` units is drawn, float64 (rows, n), in blocks of at most 100 rows and about
+    `block` numbers.
+
+    The draws depend on `n` and `seed` alone, not on the size of the blocks.
+    """
+    generator = np.random.default_rng([zlib.crc32(seed.encode()), n])
+    rows = min(100, max(1, block // n))
+    for start in range(0, resamples, rows):
+        height = min(rows, resamples - start)
+        counts = np.empty((height, n))
+        for row in range(height):
+            counts[row] = np.bincount(generator.integers(0, n, n), minlength=n)
+        yield counts
+
+
+def means(columns: Mapping[str, np.ndarray], unit: np.ndarray | None = None) -> Statistic:
+    """Statistic: the mean of each column of per-item values (m,).
+
+    Item j is counted as often as its unit `unit[j]`; without `unit` every item is a unit of its own.
+    """
+    names = list(columns)
+    sums = np.stack([np.bincount(_own(unit, c), np.asarray(c, np.float64)) for c in columns.values()], axis=1)
+    items = np.bincount(_own(unit, columns[names[0]])).astype(np.float64)
+
+    def statistic(counts: np.ndarray) -> dict[str, np.ndarray]:
+        averages = counts @ sums / (counts @ items)[:, None]
+        return dict(zip(names, averages.T, strict=True))
+
+    return statistic
+
+
+def together(*statistics: Statistic) -> Statistic:
+    """Statistic: several statistics of the same units."""
+    return lambda counts: {name: values for one in statistics for name, values in one(counts).items()}
+
+
+def _own(unit: np.ndarray | None, column: np.ndarray) -> np.ndarray:
+    return np.arange(len(column)) if unit is None else unit
+
+
+def _estimate(figure: float, drawn: np.ndarray) -> Estimate:
+    drawn = drawn[np.isfinite(drawn)]
+    if not drawn.size:
+        return Estimate(figure)
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(figure, float(low), float(high))

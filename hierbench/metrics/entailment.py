@@ -1,0 +1,78 @@
+"""How well scores tell true pairs from false ones: AUC-ROC, average precision, ties (PROTOCOLS §4)."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+from torch import Tensor
+
+from hierbench.errors import MetricError
+from hierbench.metrics import _checks, bootstrap
+
+
+def entailment(scores, labels) -> dict[str, float]:
+    """AUC-ROC, average precision and tie diagnostics of scored pairs.
+
+    `scores` (n,) finite, higher = more likely true; `labels` (n,) of 0 and 1, both present. `auc` and `ap`
+    are fractions with ties handled as scikit-learn's `roc_auc_score` and `average_precision_score` do;
+    `zero_fraction` is the share of scores that are exactly 0, `distinct` the number of different scores.
+    Raises MetricError.
+    """
+    scores = _scores(scores)
+    labels = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
+    if labels.dtype != bool:
+        labels = _checks.integers(labels, "labels", 2, len(scores)) == 1
+    if labels.shape != scores.shape:
+        raise MetricError(f"labels: expected shape {scores.shape}, got {labels.shape}")
+    if labels.all() or not labels.any():
+        raise MetricError(
+            f"labels: all {len(labels)} are {int(labels[0])}, AUC and AP need pairs of both kinds"
+        )
+    positive, negative = scores[labels], scores[~labels]
+    one = np.zeros(len(scores), np.int64)  # all pairs in one unit
+    statistic = auc_ap_statistic(positive, one[labels], negative, one[~labels], 1)
+    return {**bootstrap.value(statistic, 1), **ties(scores)}
+
+
+def ties(scores: np.ndarray) -> dict[str, float]:
+    """`zero_fraction` and `distinct` of scores (n,)."""
+    return {"zero_fraction": float(np.mean(scores == 0)), "distinct": len(np.unique(scores))}
+
+
+def auc_ap_statistic(
+    positive, positive_unit: np.ndarray, negative, negative_unit: np.ndarray, units: int, group: str = ""
+) -> bootstrap.Statistic:
+    """Statistic: `auc` and `ap` (`auc_GROUP`, `ap_GROUP`) of positive (p,) against negative scores (q,).
+
+    Each pair is counted as often as its unit in [0, units). Scores are sorted once; a resample then costs one
+    pass over the pairs.
+    """
+    positive, negative = _scores(positive), _scores(negative)
+    threshold, step = np.unique(-positive, return_inverse=True)  # distinct positive scores, highest first
+    # Slot of each negative: 2k + 1 where it equals threshold k, an even number where it lies between two.
+    slot = np.searchsorted(threshold, -negative, "left") + np.searchsorted(threshold, -negative, "right")
+    hits_at = _tally(step, positive_unit, len(threshold), units)
+    misses_at = _tally(slot, negative_unit, 2 * len(threshold) + 1, units)
+
+    suffix = f"_{group}" if group else ""
+
+    def statistic(counts: np.ndarray) -> dict[str, np.ndarray]:
+        hits = hits_at @ counts.T  # (thresholds, resamples): positives with exactly this score
+        misses = np.cumsum(misses_at @ counts.T, axis=0)
+        above, upto, negatives = misses[:-1:2], misses[1::2], misses[-1]  # negatives > and >= threshold, all
+        found = np.cumsum(hits, axis=0)
+        positives = found[-1]
+        auc = (hits * (negatives - (above + upto) / 2)).sum(0) / (positives * negatives)
+        ap = (hits * found / np.maximum(found + upto, 1)).sum(0) / positives
+        return {f"auc{suffix}": auc, f"ap{suffix}": ap}
+
+    return statistic
+
+
+def _tally(row: np.ndarray, unit: np.ndarray, rows: int, units: int) -> sparse.csr_matrix:
+    """(rows, units): how many pairs of each unit fall on each row."""
+    return sparse.csr_matrix((np.ones(len(row)), (row, unit)), shape=(rows, units))
+
+
+def _scores(value) -> np.ndarray:
+    return _checks.features(value, "scores", dims=1).numpy()

@@ -1,0 +1,34 @@
+"""How far wrong predictions are in a tree of classes (PROTOCOLS §3; released in the HyCoCLIP evaluators)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hierbench.metrics import _checks
+
+
+def hierarchy(predicted, true, taxonomy) -> dict[str, float]:
+    """Means over images of the five tree metrics.
+
+    `predicted` and `true` are class indices (n,) into `taxonomy.leaves`. With A(c) the ancestors of class c:
+    `tie` = edges between prediction p and truth t; `lca` = |A(p)| − |A(p) ∩ A(t)| + 1 (1 where correct), both
+    lower is better; `jaccard` = |A(p) ∩ A(t)| / |A(p) ∪ A(t)|, `precision` = |A(p) ∩ A(t)| / |A(p)|, `recall`
+    = |A(p) ∩ A(t)| / |A(t)|, fractions. Raises MetricError on other shapes or values out of range.
+    """
+    return {name: float(column.mean()) for name, column in hierarchy_items(predicted, true, taxonomy).items()}
+
+
+def hierarchy_items(predicted, true, taxonomy) -> dict[str, np.ndarray]:
+    """The five metrics of each image, (n,) each; the means of the columns are what `hierarchy` gives."""
+    classes = len(taxonomy.leaves)
+    true = _checks.integers(true, "true", classes)
+    predicted = _checks.integers(predicted, "predicted", classes, len(true))
+    common = taxonomy.overlap[predicted, true]
+    of_predicted, of_true = taxonomy.depth[predicted], taxonomy.depth[true]
+    return {
+        "tie": taxonomy.distance[predicted, true],
+        "lca": of_predicted - common + 1,
+        "jaccard": common / (of_predicted + of_true - common),
+        "precision": common / of_predicted,
+        "recall": common / of_true,
+    }

@@ -1,0 +1,204 @@
+"""The miniature as datasets for tasks and as samples for training; nothing is read from disk."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from hierbench.data.datasets import CaptionChains, Classification, Retrieval
+from hierbench.data.manifests import Manifest, load_manifest
+from hierbench.errors import UnknownNameError
+from hierbench.miniature.captions import Caption, captions, chain, part_captions
+from hierbench.miniature.scenes import SPLITS, Box, Scene, all_scenes, render, scene
+from hierbench.miniature.vocabulary import BACKGROUNDS, COLOURS, INVERSE, KINDS
+
+LABELLED = 1_000  # images of a classification set
+RETRIEVED = 1_000  # images of the retrieval set
+CAPTIONS_EACH = 2  # captions an image of the retrieval set
+CHAINED, POOLED = 400, 100  # samples of the chains, captions of their pool
+
+
+@dataclass(frozen=True)
+class MiniatureImages:
+    """Scenes as encoded images; an id is `Scene.id`."""
+
+    ids: tuple[str, ...]
+
+    def read(self, image_id: str) -> bytes:
+        """The scene drawn and encoded as PNG: the same bytes everywhere."""
+        return to_png(render(scene_by_id(image_id)).pixels)
+
+
+def scene_by_id(image_id: str) -> Scene:
+    split, _, index = image_id.rpartition("-")
+    return scene(split, int(index))
+
+
+def to_png(pixels: np.ndarray) -> bytes:
+    """An (H, W, 3) uint8 picture of at most 21,000 pixels as a PNG without compression.
+
+    Compressed bytes differ between versions of zlib; a stored block does not, and is quick to write and read.
+    """
+    height, width, _ = pixels.shape
+    rows = np.zeros((height, 1 + 3 * width), np.uint8)  # each row begins with its filter, 0 = none
+    rows[:, 1:] = pixels.reshape(height, 3 * width)
+    raw = rows.tobytes()
+    stored = struct.pack("<BHH", 1, len(raw), len(raw) ^ 0xFFFF) + raw
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    image = b"\x78\x01" + stored + struct.pack(">I", zlib.adler32(raw))
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", image) + _chunk(b"IEND", b"")
+
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+# -------------------------------------------------------------------------------------------------- for tasks
+
+
+def dataset(name: str) -> Classification | Retrieval | CaptionChains:
+    """A dataset of the miniature by the name of its manifest, as `hierbench.data.readers` opens it."""
+    return open_dataset(load_manifest(name), "released", "default")
+
+
+def open_dataset(
+    manifest: Manifest, protocol: str, prompts: str
+) -> Classification | Retrieval | CaptionChains:
+    """What the reader `miniature` makes of a manifest. Raises UnknownNameError for a name not ours."""
+    match manifest.name:
+        case "miniature-things":
+            kinds = [kind.name for kind in KINDS]
+            chosen = single_scenes()
+            labels = [kinds.index(scene.things[0].kind) for scene in chosen]
+        case "miniature-colours":
+            chosen = single_scenes()
+            labels = [list(COLOURS).index(scene.things[0].colour) for scene in chosen]
+        case "miniature-backgrounds":
+            chosen = all_scenes("test")[:LABELLED]
+            labels = [list(BACKGROUNDS).index(scene.background) for scene in chosen]
+        case "miniature":
+            return _retrieval(manifest.name)
+        case "miniature-chains":
+            return _chains(manifest.name)
+        case name:
+            raise UnknownNameError(
+                f"no dataset {name!r} in the miniature: its manifest cannot be one of a user's"
+            )
+    return Classification(
+        name=manifest.name,
+        images=_images(chosen),
+        labels=np.array(labels, np.int64),
+        class_ids=manifest.class_ids,
+        class_names=manifest.class_names(protocol),
+        templates=manifest.prompts(prompts),
+        taxonomy=manifest.taxonomy,
+    )
+
+
+def multilabel() -> tuple[MiniatureImages, np.ndarray]:
+    """The test scenes with two things and what is in them: (N, len(KINDS)) bool, columns as in KINDS."""
+    chosen = [scene for scene in all_scenes("test") if len(scene.things) == 2]
+    present = [[any(t.kind == kind.name for t in scene.things) for kind in KINDS] for scene in chosen]
+    return _images(chosen), np.array(present)
+
+
+def single_scenes() -> tuple[Scene, ...]:
+    """The first LABELLED test scenes that show one thing."""
+    return tuple([scene for scene in all_scenes("test") if len(scene.things) == 1][:LABELLED])
+
+
+@cache
+def retrieval_scenes() -> tuple[Scene, ...]:
+    """The first RETRIEVED test scenes whose full captions are true of no other among them."""
+    chosen: list[Scene] = []
+    told: set = set()  # what may be said fully of the chosen scenes
+    own: set = set()  # their full captions
+    for candidate in all_scenes("test"):
+        full, *true = _full_truths(candidate)
+        if full not in told and own.isdisjoint((full, *true)):
+            chosen.append(candidate)
+            own.add(full)
+            told.update((full, *true))
+    return tuple(chosen[:RETRIEVED])
+
+
+def pool_scenes() -> tuple[Scene, ...]:
+    """The first POOLED scenes of the split `pool` whose full captions are false of every test scene."""
+    told = {truth for scene in all_scenes("test") for truth in _full_truths(scene)}
+    return tuple([scene for scene in all_scenes("pool") if _full_truths(scene)[0] not in told][:POOLED])
+
+
+def _full_truths(scene: Scene) -> list:
+    """Keys of all full captions that are true of a scene, its own first.
+
+    A caption that names one thing with its size, colour and place is true of a scene with a second thing too.
+    """
+    things = [(thing.kind, thing.colour, thing.size, scene.background) for thing in scene.things]
+    if len(things) == 1:
+        return things
+    if scene.relation in ("below", "right"):  # said the other way round: above, left
+        return [(*things[::-1], INVERSE[scene.relation]), *things]
+    return [(*things, scene.relation), *things]
+
+
+def _retrieval(name: str) -> Retrieval:
+    chosen = retrieval_scenes()
+    texts = [caption.text for scene in chosen for caption in captions(scene)[-1][:CAPTIONS_EACH]]
+    owner = np.repeat(np.arange(len(chosen), dtype=np.int64), CAPTIONS_EACH)
+    return Retrieval(name, _images(chosen), tuple(texts), owner)
+
+
+def _chains(name: str) -> CaptionChains:
+    chosen = retrieval_scenes()[:CHAINED]
+    return CaptionChains(
+        name,
+        images=_images(chosen),
+        sample_ids=tuple(scene.id for scene in chosen),
+        captions=tuple(tuple(caption.text for caption in chain(scene)) for scene in chosen),
+        owner=np.arange(len(chosen), dtype=np.int64),
+        pool=tuple(captions(scene)[-1][0].text for scene in pool_scenes()),
+    )
+
+
+def _images(scenes) -> MiniatureImages:
+    return MiniatureImages(tuple(scene.id for scene in scenes))
+
+
+# ----------------------------------------------------------------------------------------------- for training
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing of a training scene: its box in pixels and (3, 2) phrases, coarse to fine."""
+
+    box: Box
+    captions: tuple[tuple[Caption, ...], ...]
+
+
+@dataclass(frozen=True)
+class TrainingSample:
+    """A scene to train on: (64, 64, 3) uint8 pixels, (4, 4) captions from general to full, a part a thing."""
+
+    pixels: np.ndarray
+    captions: tuple[tuple[Caption, ...], ...]
+    parts: tuple[Part, ...]
+
+    def crop(self, position: int) -> np.ndarray:
+        """The pixels in the box of a part, a view."""
+        left, top, right, bottom = self.parts[position].box
+        return self.pixels[top:bottom, left:right]
+
+
+def training_sample(index: int) -> TrainingSample:
+    """Sample `index` of the TRAINING_SAMPLES; raises IndexError beyond them."""
+    shown = scene("train", index)
+    drawn = render(shown)
+    parts = tuple(Part(box, part_captions(shown, position)) for position, box in enumerate(drawn.boxes))
+    return TrainingSample(drawn.pixels, captions(shown), parts)
+
+
+TRAINING_SAMPLES = SPLITS["train"]

@@ -1,0 +1,173 @@
+"""The scenes: what is in number i of a split, and its picture.
+
+`scene(split, i)` decides everything from the split's name and i alone, so scenes can be asked for in any
+order and nothing is stored. `render` makes the pixels and the boxes of the things.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from hierbench.miniature.backdrops import SIDE, VARIANTS, backdrop
+from hierbench.miniature.draws import Draws
+from hierbench.miniature.shapes import MARGIN, sprite
+from hierbench.miniature.vocabulary import BACKGROUNDS, COLOURS, HELD_OUT, INVERSE, KINDS, SIZES
+
+SPLITS: dict[str, int] = {"train": 20_000, "test": 2_000, "pool": 400}
+"""Number of scenes of each split. `pool` is where negative captions come from; it is drawn as `test` is."""
+
+TILTS = ((1.0, 0.0), (0.9945218953682733, 0.10452846326765347), (0.9945218953682733, -0.10452846326765347))
+"""Cosine and sine of 0, 6 and −6 degrees, as numbers: sine routines differ between platforms."""
+
+_SINGLE = (9, 16)  # share of scenes with one thing
+_SHADE, _TINT = 12, 8  # largest change of a body's and of the background's red, green and blue
+
+Box = tuple[int, int, int, int]  # left, top, right, bottom in pixels; the last two exclusive
+
+
+@dataclass(frozen=True)
+class Thing:
+    """A thing in a scene: what captions may say of it, then how it is drawn."""
+
+    kind: str
+    colour: str
+    size: str
+    x: int  # the pixel corner at its centre
+    y: int
+    radius: int  # half its width, pixels
+    tilt: int  # position in TILTS
+    mirrored: bool
+    rgb: tuple[int, int, int]
+
+    @property
+    def held_out(self) -> bool:
+        """Whether this kind in this colour is never seen in training."""
+        return HELD_OUT[self.kind] == self.colour
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One or two things of different kinds before a background."""
+
+    split: str
+    index: int
+    things: tuple[Thing, ...]
+    relation: str | None  # of the first thing to the second: above, below, left or right
+    background: str
+    variant: int
+    mirrored: bool  # the background
+    tint: tuple[int, int, int]
+
+    @property
+    def id(self) -> str:
+        return f"{self.split}-{self.index:05d}"
+
+    @property
+    def held_out(self) -> bool:
+        """Whether some kind stands in a colour that training never shows."""
+        return any(thing.held_out for thing in self.things)
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """A scene's picture (SIDE, SIDE, 3) uint8 and the tight box of each thing."""
+
+    pixels: np.ndarray
+    boxes: tuple[Box, ...]
+
+
+def scene(split: str, index: int) -> Scene:
+    """Scene `index` of a split, any index below SPLITS[split]; raises KeyError or IndexError otherwise."""
+    if not 0 <= index < SPLITS[split]:
+        raise IndexError(f"no scene {index} in split {split!r}: it has {SPLITS[split]}")
+    draws = Draws("scene", split, index)
+    background = draws.choice(tuple(BACKGROUNDS))
+    single = draws.below(_SINGLE[1]) < _SINGLE[0]
+    first = draws.below(len(KINDS))
+    rows = [first] if single else [first, (first + 1 + draws.below(len(KINDS) - 1)) % len(KINDS)]
+    looks = [_look(draws, KINDS[row].name, split) for row in rows]
+    relation = None if single else draws.choice(tuple(INVERSE))
+    radii = [draws.between(*SIZES[size]) for _, _, size in looks]
+    places = _place_one(draws, *radii) if single else _place_two(draws, relation, *radii)
+    things = tuple(
+        Thing(
+            kind, colour, size, x, y, radius,
+            tilt=draws.below(len(TILTS)),
+            mirrored=draws.below(2) == 1,
+            rgb=tuple(min(max(value + draws.between(-_SHADE, _SHADE), 0), 255) for value in COLOURS[colour]),
+        )
+        for (kind, colour, size), radius, (x, y) in zip(looks, radii, places, strict=True)
+    )  # fmt: skip
+    return Scene(
+        split, index, things, relation, background,
+        variant=draws.below(VARIANTS),
+        mirrored=draws.below(2) == 1,
+        tint=tuple(draws.between(-_TINT, _TINT) for _ in range(3)),
+    )  # fmt: skip
+
+
+def _look(draws: Draws, kind: str, split: str) -> tuple[str, str, str]:
+    colours = [c for c in COLOURS if split != "train" or c != HELD_OUT[kind]]
+    return kind, draws.choice(colours), draws.choice(tuple(SIZES))
+
+
+def _place_one(draws: Draws, radius: int) -> list[tuple[int, int]]:
+    return [(draws.between(radius, SIDE - radius), draws.between(radius, SIDE - radius))]
+
+
+def _place_two(draws: Draws, relation: str, radius: int, other: int) -> list[tuple[int, int]]:
+    """Centres so that the things do not overlap and only the one relation holds: they are nearly in line."""
+    reverse = relation in ("below", "right")
+    near, far = (
+        (other, radius) if reverse else (radius, other)
+    )  # the nearer to the picture's top or left first
+    slack = SIDE - 2 * (near + far)
+    start = draws.below(slack + 1)
+    gap = draws.below(slack - start + 1)
+    along = [start + near, start + 2 * near + gap + far]
+    if reverse:
+        along.reverse()
+    line = draws.between(max(radius, other), SIDE - max(radius, other))
+    across = [min(max(line + draws.between(-3, 3), r), SIDE - r) for r in (radius, other)]
+    pairs = zip(along, across, strict=True)
+    return [(a, c) for a, c in pairs] if relation in ("left", "right") else [(c, a) for a, c in pairs]
+
+
+def render(scene: Scene) -> Rendering:
+    """The picture of a scene and the boxes of its things, in the order of `scene.things`."""
+    ground = backdrop(scene.background, scene.variant)
+    canvas = ground[:, :, ::-1].copy() if scene.mirrored else ground.copy()
+    canvas += np.array(scene.tint, float)[:, None, None]
+    boxes = tuple(_stamp(canvas, thing) for thing in scene.things)
+    pixels = np.minimum(np.maximum(canvas, 0.0), 255.0) + 0.5
+    return Rendering(np.ascontiguousarray(pixels.astype(np.uint8).transpose(1, 2, 0)), boxes)
+
+
+def _stamp(canvas: np.ndarray, thing: Thing) -> Box:
+    """Draw a thing onto the canvas; returns its box."""
+    drawn = sprite(thing.kind, thing.radius, TILTS[thing.tilt])
+    side = 2 * (thing.radius + MARGIN)
+    left, top = thing.x - side // 2, thing.y - side // 2
+    a, b, c, d = drawn.box
+    channels = drawn.channels
+    if thing.mirrored:
+        channels, a, c = channels[:, :, ::-1], side - c, side - a
+    # what of the covered part lies inside the picture
+    a, b, c, d = max(a, -left), max(b, -top), min(c, SIDE - left), min(d, SIDE - top)
+    box = (left + a, top + b, left + c, top + d)
+    window = canvas[:, box[1] : box[3], box[0] : box[2]]
+    part = channels[:, b:d, a:c]
+    window *= part[0]
+    window += part[2:]
+    for channel, value in zip(window, thing.rgb, strict=True):
+        channel += part[1] * float(value)
+    return box
+
+
+@lru_cache(maxsize=4)
+def all_scenes(split: str) -> tuple[Scene, ...]:
+    """Every scene of a split, made once."""
+    return tuple(scene(split, index) for index in range(SPLITS[split]))

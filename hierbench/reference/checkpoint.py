@@ -1,0 +1,199 @@
+"""Checkpoint files of the lineage's layout: reading them safely, telling families apart, building the model in them."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import re
+import warnings
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from hierbench.errors import CheckpointError, UsageError
+from hierbench.reference.dual_encoder import UNUSED_BY_UNCHA, DualEncoder, Layout
+
+FAMILIES: dict[Layout, str] = {"clip": "clip", "hyperbolic": "meru, hycoclip or argent", "uncha": "uncha"}
+
+
+def read_state(path: str | Path) -> dict[str, Tensor]:
+    """The weights of a .safetensors file, or of a torch file (a state dict, bare or under "model").
+
+    Never runs code from the file. Raises CheckpointError for a file that is missing, empty, truncated, unsafe or
+    anything else than a checkpoint.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise CheckpointError(f"checkpoint {path} is a folder: give the .pth or .safetensors file in it")
+    if not path.exists():
+        raise CheckpointError(f"no checkpoint file {path}: check the path")
+    try:
+        if path.stat().st_size == 0:
+            raise CheckpointError(f"checkpoint {path} is empty (0 bytes): fetch it again")
+        content = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path)
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {path} cannot be read: {error.strerror or error}") from error
+    state = content.get("model", content) if isinstance(content, Mapping) else content
+    if not isinstance(state, Mapping) or not state or not all(isinstance(v, Tensor) for v in state.values()):
+        raise CheckpointError(
+            f"checkpoint {path} holds no weights: expected a dictionary of tensors, bare or under 'model'"
+        )
+    return dict(state)
+
+
+def _read_safetensors(path: Path):
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise CheckpointError(f"checkpoint {path} is truncated or not a safetensors file: {error}") from error
+
+
+def _read_torch(path: Path):
+    zipped = zipfile.is_zipfile(path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about pickle protocols
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
+    except OSError:
+        raise
+    except pickle.UnpicklingError as error:
+        named = re.search(r"GLOBAL ([\w.]+)", str(error))
+        if named or _starts_as_pickle(path):
+            raise CheckpointError(
+                f"checkpoint {path} holds pickled Python objects{f' ({named[1]})' if named else ''}, which can run "
+                "code: it was not loaded; save the state dict alone"
+            ) from error
+        raise CheckpointError(_DAMAGED.format(path)) from error
+    except Exception as error:  # torch raises nearly anything on foreign bytes
+        raise CheckpointError(_DAMAGED.format(path)) from error
+
+
+_DAMAGED = "checkpoint {} is truncated or no torch checkpoint: fetch it again or check the path"
+
+
+def _starts_as_pickle(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return file.read(1) == pickle.PROTO  # of pickle protocol 2 and later
+
+
+def layout_of(state: Mapping[str, Tensor]) -> Layout:
+    """Which scalars a state dict has: clip has no curvature, uncha three temperatures."""
+    if "curv" not in state:
+        return "clip"
+    return "uncha" if "global_logit_scale" in state else "hyperbolic"
+
+
+def detect_family(path: str | Path) -> str:
+    """ "clip" or "uncha" by the entries of a checkpoint. Raises CheckpointError where they do not tell."""
+    state = read_state(path)
+    _dimensions(state, str(path))  # refuses what is no file of the lineage at all
+    layout = layout_of(state)
+    if layout == "hyperbolic":
+        raise CheckpointError(
+            f"checkpoint {path} is hyperbolic, and MERU, HyCoCLIP and ARGENT files are alike: "
+            "name the family with --family"
+        )
+    return layout
+
+
+def load_dual_encoder(path: str | Path, layout: Layout | None = None) -> DualEncoder:
+    """The model in a checkpoint file, float32 on the CPU. Raises CheckpointError; `layout` None = as the file says."""
+    state = read_state(path)
+    found = layout_of(state)
+    if layout is not None and found != layout and "visual_proj.weight" in state:
+        raise CheckpointError(
+            f"checkpoint {path} is not of the family asked for: its entries are those of --family {FAMILIES[found]}"
+        )
+    return dual_encoder_from(state, str(path))
+
+
+def dual_encoder_from(state: Mapping[str, Tensor], where: str = "state dict") -> DualEncoder:
+    """Build the model that a state dict belongs to and load it, every entry accounted for.
+
+    Depths, widths, patch and image size, vocabulary and context come from the shapes; heads from the widths. What
+    UNCHA's files hold without using may be absent. Raises CheckpointError that names entries which are missing,
+    unexpected, of another shape, or not finite.
+    """
+    layout = layout_of(state)
+    try:
+        with torch.device("meta"):
+            model = DualEncoder.create(layout, **_dimensions(state, where))
+    except (UsageError, ArithmeticError) as error:
+        raise CheckpointError(f"checkpoint {where} is of another architecture: {error}") from error
+    expected = {key: value.shape for key, value in model.state_dict().items()}
+    if layout == "uncha":
+        state = {**{key: torch.zeros(expected[key]) for key in UNUSED_BY_UNCHA}, **state}
+    _check_entries(expected, state, where)
+    model.to_empty(device="cpu").load_state_dict(state, strict=True)
+    return model
+
+
+def _dimensions(state: Mapping[str, Tensor], where: str) -> dict:
+    """Arguments of `DualEncoder.create` that the shapes of a state dict stand for."""
+
+    def shape(key: str, ndim: int) -> torch.Size:
+        if key not in state or state[key].ndim != ndim:
+            raise CheckpointError(
+                f"checkpoint {where} is not of the lineage's layout (CLIP, MERU, HyCoCLIP, UNCHA, ARGENT): "
+                f"it has no entry {key} of {ndim} dimensions"
+            )
+        return state[key].shape
+
+    def depth(blocks: str) -> int:
+        found = (re.match(rf"{re.escape(blocks)}\.(\d+)\.", key) for key in state)
+        return 1 + max((int(match[1]) for match in found if match), default=-1)
+
+    width, _, _, patch = shape("visual.patch_embed.proj.weight", 4)
+    grid = math.isqrt(shape("visual.pos_embed", 3)[1] - 1)
+    context, text_width = shape("textual.posit_embed", 2)
+    hidden = shape("visual.blocks.0.mlp.fc1.weight", 2)[0]
+    return {
+        "vision": "vit_tiny_patch16_224",  # any plain ViT: all that tells them apart follows
+        "vision_sizes": {
+            "embed_dim": width,
+            "depth": depth("visual.blocks"),
+            "patch_size": patch,
+            "mlp_ratio": (hidden + 0.5) / width,  # timm truncates the product
+        },
+        "image_size": grid * patch,
+        "text": f"L{depth('textual.resblocks')}_W{text_width}",
+        "vocabulary": shape("textual.token_embed.weight", 2)[0],
+        "context": context,
+        "embed_dim": shape("visual_proj.weight", 2)[0],
+    }
+
+
+def _check_entries(expected: Mapping[str, torch.Size], state: Mapping[str, Tensor], where: str) -> None:
+    problems = {
+        "missing": [key for key in expected if key not in state],
+        "unexpected": [key for key in state if key not in expected],
+        "of another shape": [
+            f"{key} {list(state[key].shape)} instead of {list(expected[key])}"
+            for key in expected
+            if key in state and state[key].shape != expected[key]
+        ],
+    }
+    if any(problems.values()):
+        told = "; ".join(f"{kind}: {_some(keys)}" for kind, keys in problems.items() if keys)
+        raise CheckpointError(f"checkpoint {where} does not fit the model that its shapes describe; {told}")
+    bad = [
+        key
+        for key, value in state.items()
+        if key != "textual.attn_mask" and value.is_floating_point() and not value.isfinite().all()
+    ]
+    if bad:
+        raise CheckpointError(
+            f"checkpoint {where} has NaN or infinite weights in {_some(bad)}: use an earlier one"
+        )
+
+
+def _some(items: Iterable[str]) -> str:
+    items = list(items)
+    rest = f" and {len(items) - 3} more" if len(items) > 3 else ""
+    return ", ".join(items[:3]) + rest

@@ -1,0 +1,1 @@
+"""The training loop of the reference models: data, optimiser, checkpoints, logs."""

@@ -1,0 +1,228 @@
+"""Training batches: samples drawn, augmented, tokenised and packed in worker processes, in an order that can resume.
+
+Step s of a run always holds the same samples with the same augmentation, whatever happened before: each batch is made
+by the reader `s mod workers`, and a resumed run starts every reader where it stood.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from hierbench.data.images import decode
+from hierbench.errors import DataError
+from hierbench.reference.packing import Pack, pack
+from hierbench.reference.tokenizer import tokenize
+from hierbench.reference.training.augment import Augment
+from hierbench.reference.training.config import DataConfig
+from hierbench.reference.training.shards import (
+    RawSample,
+    Stream,
+    find_shards,
+    parse_grit,
+    parse_pair,
+    read_stream,
+    shuffled,
+)
+
+MAX_DAMAGED_IN_A_ROW = 1000
+
+
+@dataclass(frozen=True)
+class TrainingBatch:
+    """What one process trains on in one step: b samples with P part slots each.
+
+    The P·b parts stand behind the b whole images and captions, slot after slot: part p of sample i is row b + p·b + i.
+    """
+
+    pixels: Tensor  # (b·(1 + P), 3, H, W) uint8
+    texts: tuple[Pack, ...]  # of b·(1 + P) captions; several where the step is cut into micro-batches
+    part_valid: Tensor | None  # (b, P) bool
+    skipped: Counter = field(default_factory=Counter)  # what could not be used since the reader's last batch
+    reader: int = 0
+    consumed: int = 0  # raw samples that the reader had read after this batch
+
+    def to(self, device: torch.device) -> TrainingBatch:
+        """The batch on `device`, copied without waiting."""
+        valid = self.part_valid
+        return replace(
+            self,
+            pixels=self.pixels.to(device, non_blocking=True),
+            texts=tuple(texts.to(device) for texts in self.texts),
+            part_valid=None if valid is None else valid.to(device, non_blocking=True),
+        )
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One sample after its random choices: an image, a caption, up to P parts."""
+
+    image: Image.Image
+    caption: str
+    parts: tuple[tuple[Image.Image, str], ...]
+    seed: int  # of its augmentation
+
+
+class Batches(IterableDataset):
+    """Endless TrainingBatches of one process, from step `start` on.
+
+    `consumed` says how many raw samples each reader of shards had read when the run was interrupted.
+    """
+
+    def __init__(
+        self,
+        config: DataConfig,
+        *,
+        image_size: int,
+        rows: int,
+        micro_batch: int | None = None,
+        rank: int = 0,
+        world: int = 1,
+        seed: int = 0,
+        start: int = 0,
+        consumed: Mapping[int, int] | None = None,
+    ):
+        self.config, self.rows, self.seed, self.start = config, rows, seed, start
+        self.micro_batch = micro_batch
+        self.rank, self.world, self.consumed = rank, world, dict(consumed or {})
+        self.augment = Augment(config, image_size)
+        self.image_size = image_size
+        self.shards = None if config.kind == "miniature" else find_shards(config.shards)
+
+    def __iter__(self) -> Iterator[TrainingBatch]:
+        info = get_worker_info()
+        worker, workers = (info.id, info.num_workers) if info else (0, 1)
+        reader = (self.start + worker) % workers  # readers keep their identity over resumes
+        tally: Counter = Counter()
+        if self.shards is None:
+            samples = enumerate(self._miniature(self.start + worker, workers))
+        else:
+            reader += self.rank * workers
+            samples = self._from_shards(Stream(reader, self.world * workers), tally)
+        while True:
+            taken = list(islice(samples, self.rows))
+            yield replace(
+                self._collate([sample for _, sample in taken]),
+                reader=reader,
+                consumed=taken[-1][0],
+                skipped=Counter(tally),
+            )
+            tally.clear()
+
+    # ------------------------------------------------------------------------------------------------ sources
+
+    def _miniature(self, step: int, workers: int) -> Iterator[Drawn]:
+        from hierbench.miniature import TRAINING_SAMPLES, training_sample
+
+        while True:
+            first = (step * self.world + self.rank) * self.rows
+            for position in range(first, first + self.rows):
+                epoch, place = divmod(position, TRAINING_SAMPLES)
+                index = int(_permutation(TRAINING_SAMPLES, self.seed, epoch)[place])
+                yield self._draw_miniature(training_sample(index), random.Random(f"{self.seed}:{position}"))
+            step += workers
+
+    def _draw_miniature(self, sample, draw: random.Random) -> Drawn:
+        level = draw.choices(range(4), self.config.caption_levels)[0]
+        parts = []
+        for position in draw.sample(range(len(sample.parts)), min(self.config.boxes, len(sample.parts))):
+            phrases = draw.choice(sample.parts[position].captions)
+            parts.append((Image.fromarray(sample.crop(position)), draw.choice(phrases).text))
+        image = Image.fromarray(sample.pixels)
+        return Drawn(image, draw.choice(sample.captions[level]).text, tuple(parts), draw.getrandbits(62))
+
+    def _from_shards(self, stream: Stream, tally: Counter) -> Iterator[tuple[int, Drawn]]:
+        """Samples with the number of raw samples read up to each, damaged ones skipped and counted."""
+        parse = parse_grit if self.config.kind == "grit" else parse_pair
+        raw = read_stream(self.shards, stream, parse, seed=self.seed, tally=tally)
+        raw = shuffled(raw, self.config.shuffle_buffer, self.seed * 1_000_003 + stream.index)
+        begin = self.consumed.get(stream.index, 0)
+        damaged = 0
+        for position, sample in enumerate(islice(raw, begin, None), begin):
+            drawn = self._draw_raw(sample, random.Random(f"{self.seed}:{stream.index}:{position}"), tally)
+            if drawn is not None:
+                damaged = 0
+                yield position + 1, drawn
+                continue
+            damaged += 1
+            if damaged > MAX_DAMAGED_IN_A_ROW:
+                raise DataError(f"{damaged} unusable samples in a row in {self.config.shards}: {dict(tally)}")
+
+    def _draw_raw(self, sample: RawSample, draw: random.Random, tally: Counter) -> Drawn | None:
+        image = _decoded(sample.image, tally, "damaged image")
+        if image is None:
+            return None
+        chosen = draw.sample(sample.parts, len(sample.parts)) if self.config.boxes else ()
+        parts = []
+        for content, phrase in chosen:
+            if len(parts) == self.config.boxes:
+                break
+            part = _decoded(content, tally, "damaged box")
+            if part is not None:
+                parts.append((part, phrase))
+        if self.config.boxes and not parts:
+            tally["no usable box"] += 1
+            return None
+        return Drawn(image, sample.caption, tuple(parts), draw.getrandbits(62))
+
+    # ------------------------------------------------------------------------------------------------ batches
+
+    def _collate(self, samples: list[Drawn]) -> TrainingBatch:
+        slots = self.config.boxes
+        images = [self.augment(sample.image, sample.seed) for sample in samples]
+        captions = [sample.caption for sample in samples]
+        blank = torch.zeros(3, self.image_size, self.image_size, dtype=torch.uint8)
+        valid = torch.zeros(len(samples), slots, dtype=torch.bool)
+        for slot in range(slots):
+            for row, sample in enumerate(samples):
+                present = slot < len(sample.parts)
+                image, phrase = sample.parts[slot] if present else (None, "")
+                images.append(self.augment(image, sample.seed + slot + 1) if present else blank)
+                captions.append(phrase)
+                valid[row, slot] = present
+        tokens = tokenize(captions)
+        piece = (self.micro_batch or self.rows) * (1 + slots)
+        texts = tuple(pack(tokens[start : start + piece]) for start in range(0, len(tokens), piece))
+        return TrainingBatch(torch.stack(images), texts, valid if slots else None)
+
+
+def loader(batches: Batches, workers: int, device: torch.device) -> Iterator[TrainingBatch]:
+    """The batches through worker processes, a few prepared ahead."""
+    return iter(
+        DataLoader(
+            batches,
+            batch_size=None,
+            num_workers=workers,
+            pin_memory=device.type == "cuda",
+            prefetch_factor=4 if workers else None,
+        )
+    )
+
+
+def _decoded(content: bytes, tally: Counter, fault: str) -> Image.Image | None:
+    try:
+        return decode(content, fault)
+    except DataError:
+        tally[fault] += 1
+        return None
+
+
+_permutations: dict[tuple[int, int, int], np.ndarray] = {}
+
+
+def _permutation(count: int, seed: int, epoch: int) -> np.ndarray:
+    """The order of an epoch's samples; the last one used is kept."""
+    key = (count, seed, epoch)
+    if key not in _permutations:
+        _permutations.clear()
+        _permutations[key] = np.random.Generator(np.random.PCG64([seed, epoch])).permutation(count)
+    return _permutations[key]

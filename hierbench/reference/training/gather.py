@@ -1,0 +1,36 @@
+"""Features of all processes on every process, with gradients that add up to those of one big process."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, local: Tensor) -> Tensor:
+        ctx.rows = local.shape[0]
+        parts = [torch.empty_like(local) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, local.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> Tensor:
+        gradient = gradient.contiguous()
+        dist.all_reduce(gradient)
+        start = dist.get_rank() * ctx.rows
+        return gradient[start : start + ctx.rows]
+
+
+def gather_rows(local: Tensor) -> Tensor:
+    """(b, …) on each of W processes -> (W·b, …) on all, in the order of ranks; the identity with one process.
+
+    Every process computes the whole loss from the gathered rows, so the gradient of a row arrives W times over;
+    DDP's mean over processes divides by W again, which leaves exactly the gradient of the one-process loss.
+    """
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+        return local
+    if local.dtype == torch.bool:
+        return _Gather.apply(local.to(torch.uint8)).bool()
+    return _Gather.apply(local)

@@ -1,0 +1,318 @@
+"""The training loop: one process or many, whole batches or cached gradients, resumable to the step.
+
+Each step: encode the process's samples (whole images and parts in one pass), gather the features of all processes, compute
+the loss on all of them, step. Where a share does not fit in memory, `micro_batch` cuts the encoding: features first
+without gradients, then the loss and its gradient on the features, then each piece again with that gradient (the cached
+gradients of Gao et al., 2021), so the contrastive batch stays whole.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import yaml
+from torch import Tensor, nn
+
+from hierbench.errors import HierbenchError, UsageError
+from hierbench.files import replacing
+from hierbench.reference.configuration import ReferenceConfig, build
+from hierbench.reference.model import ReferenceModel
+from hierbench.reference.training import state as checkpoints
+from hierbench.reference.training.batches import Batches, TrainingBatch, loader
+from hierbench.reference.training.gather import gather_rows
+from hierbench.reference.training.logs import Logs
+from hierbench.reference.training.optimiser import build_optimiser
+from hierbench.reference.training.schedule import learning_rate_factor
+
+AUTOCAST = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+class NonFiniteError(HierbenchError):
+    """Too many steps whose gradients were not finite."""
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those of a run."""
+
+    rank: int = 0
+    world: int = 1
+
+
+class Encoders(nn.Module):
+    """Both towers behind one forward pass, which is what DistributedDataParallel can wrap."""
+
+    def __init__(self, model: ReferenceModel):
+        super().__init__()
+        encoder = model.encoder
+        self.model = model
+        self.towers = nn.ModuleList(
+            [encoder.visual, encoder.visual_proj, encoder.textual, encoder.textual_proj]
+        )
+
+    def forward(self, pixels: Tensor, texts: Any) -> tuple[Tensor, Tensor]:
+        return self.model.encode(pixels, texts)
+
+
+class Trainer:
+    """A model with its optimiser on one device; `step` is everything that happens to one batch."""
+
+    def __init__(self, config: ReferenceConfig, device: torch.device, processes: Processes = Processes()):
+        train = config.train
+        if train.batch_size % processes.world:
+            raise UsageError(
+                f"train.batch_size={train.batch_size} cannot be split over {processes.world} processes"
+            )
+        self.config, self.device, self.processes = config, device, processes
+        self.rows = train.batch_size // processes.world
+        self.model = build(config).to(device)
+        self.optimiser = build_optimiser(self.model, train)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=train.precision == "float16")
+        encoders: nn.Module = Encoders(self.model)
+        if train.compile:
+            encoders = torch.compile(encoders)
+        if processes.world > 1:
+            # The learned scalars stand outside the towers; their gradients are averaged in `_average_scalars`.
+            names = [name for name, _ in encoders.named_parameters() if not name.startswith("towers.")]
+            nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(encoders, names)
+            encoders = nn.parallel.DistributedDataParallel(encoders, broadcast_buffers=False)
+        self.encoders = encoders
+        towers = {id(parameter) for parameter in Encoders(self.model).towers.parameters()}
+        self.scalars = [p for p in self.model.parameters() if p.requires_grad and id(p) not in towers]
+        self.bad_steps = torch.zeros((), device=device)
+
+    def step(self, batch: TrainingBatch, number: int) -> dict[str, Tensor]:
+        """One optimisation step (0-based `number`). Returns figures as tensors on the device; nothing waits for it.
+
+        A step whose gradient is not finite changes nothing but `bad_steps`.
+        """
+        train = self.config.train
+        batch = batch.to(self.device)
+        self.model.encoder.clamp_scalars()
+        self.optimiser.zero_grad(set_to_none=True)
+        pixels = batch.pixels.float() / 255
+        if train.micro_batch is None or train.micro_batch * self.slots >= len(pixels):
+            with self._autocast():
+                image, text = self.encoders(pixels, batch.texts[0])
+            total, logged = self.model.objective(image.float(), text.float(), batch.part_valid, gather_rows)
+            self.scaler.scale(total).backward()
+        else:
+            total, logged = self._cached_gradients(pixels, batch)
+        self._average_scalars()
+        norm = self._apply(train, number)
+        return {"loss": total.detach(), **logged, "gradient_norm": norm}
+
+    @property
+    def slots(self) -> int:
+        """Images a sample: the whole and its part slots."""
+        return 1 + self.config.data.boxes
+
+    def _cached_gradients(self, pixels: Tensor, batch: TrainingBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        pieces = list(zip(pixels.split(self.config.train.micro_batch * self.slots), batch.texts, strict=True))
+        with torch.no_grad(), self._autocast():
+            encoded = [self.model.encode(*piece) for piece in pieces]
+        image, text = (
+            torch.cat(features).float().requires_grad_() for features in zip(*encoded, strict=True)
+        )
+        total, logged = self.model.objective(image, text, batch.part_valid, gather_rows)
+        self.scaler.scale(total).backward()
+        start = 0
+        for index, piece in enumerate(pieces):
+            last = index == len(pieces) - 1
+            wait = nullcontext() if last or self.processes.world == 1 else self.encoders.no_sync()
+            with wait:
+                with self._autocast():
+                    features = self.encoders(*piece)
+                rows = slice(start, start + len(piece[0]))
+                torch.autograd.backward([f.float() for f in features], [image.grad[rows], text.grad[rows]])
+            start = rows.stop
+        return total, logged
+
+    def _average_scalars(self) -> None:
+        if self.processes.world == 1:
+            return
+        used = [parameter for parameter in self.scalars if parameter.grad is not None]
+        flat = torch.stack([parameter.grad for parameter in used])
+        dist.all_reduce(flat)
+        for parameter, gradient in zip(used, flat / self.processes.world, strict=True):
+            parameter.grad.copy_(gradient)
+
+    def _apply(self, train, number: int) -> Tensor:
+        factor = learning_rate_factor(number, steps=train.steps, warmup_steps=train.warmup_steps)
+        for group in self.optimiser.param_groups:
+            group["lr"] = train.learning_rate * factor
+        parameters = [p for p in self.model.parameters() if p.grad is not None]
+        self.scaler.unscale_(self.optimiser)
+        norm = torch.nn.utils.get_total_norm([p.grad for p in parameters])
+        if train.clip_norm is not None:
+            torch.nn.utils.clip_grads_with_norm_(parameters, train.clip_norm, norm)
+        if self.scaler.is_enabled():
+            self.scaler.step(self.optimiser)
+            self.scaler.update()
+        else:
+            # The fused step skips itself where `found_inf` is set: no look at the value, no wait for the device.
+            self.optimiser.grad_scale, self.optimiser.found_inf = None, (~norm.isfinite()).float()
+            self.optimiser.step()
+        self.bad_steps += ~norm.isfinite()
+        return norm
+
+    def _autocast(self):
+        precision = AUTOCAST.get(self.config.train.precision)
+        return torch.autocast(self.device.type, precision) if precision else nullcontext()
+
+
+def train(
+    config: ReferenceConfig,
+    out: Path,
+    *,
+    device: str = "auto",
+    resume: bool = False,
+    processes: Processes | None = None,
+    evaluate: Callable[[Path], Any] | None = None,
+    quiet: bool = False,
+    stop_after: int | None = None,
+) -> Path:
+    """Train as `config` says; returns the path of the final `model.safetensors` (released layout).
+
+    `out` gets config.yaml, train.jsonl, tensorboard/, checkpoints/ and model.safetensors. `resume` goes on from the
+    newest checkpoint in `out` and gives the weights of an uninterrupted run. `evaluate` is called with the final file.
+    `stop_after` ends early after so many steps in all, with a checkpoint.
+    Raises UsageError (device, contradictory or changed config), DataError, OutputError, NonFiniteError.
+    """
+    processes = processes or Processes()
+    where = _device(device, processes)
+    start, restored = _prepare_folder(config, out, resume, processes)
+    trainer = Trainer(config, where, processes)
+    consumed: dict[int, int] = {}
+    tally: Counter = Counter()
+    if restored:
+        weights, saved = restored
+        trainer.model.encoder.load_state_dict(weights)
+        trainer.optimiser.load_state_dict(saved["optimiser"])
+        trainer.scaler.load_state_dict(saved["scaler"])
+        trainer.bad_steps.fill_(saved["bad_steps"])
+        consumed, tally = dict(saved["consumed"]), Counter(saved["skipped"])
+    settings = config.train
+    batches = Batches(
+        config.data,
+        image_size=config.model.image_size,
+        rows=trainer.rows,
+        micro_batch=settings.micro_batch,
+        rank=processes.rank,
+        world=processes.world,
+        seed=settings.seed,
+        start=start,
+        consumed=consumed,
+    )
+    lead = processes.rank == 0
+    logs = Logs(out, steps=settings.steps, start=start, quiet=quiet) if lead else None
+    end = min(settings.steps, stop_after or settings.steps)
+    began, at = time.monotonic(), start
+    try:
+        for number, batch in zip(
+            range(start, end), loader(batches, config.data.workers, where), strict=False
+        ):
+            figures = trainer.step(batch, number)
+            consumed[batch.reader] = batch.consumed
+            tally.update(batch.skipped)
+            done = number + 1
+            if done % settings.log_every == 0 or done == end:
+                values = {name: float(value) for name, value in figures.items()}  # waits for the device
+                _check_finite(trainer, values["loss"])
+                rate = (done - at) * settings.batch_size / (time.monotonic() - began)
+                began, at = time.monotonic(), done
+                if logs:
+                    extra = {"bad_steps": int(trainer.bad_steps), "skipped": sum(tally.values())}
+                    logs.write(
+                        number,
+                        values | {"learning_rate": trainer.optimiser.param_groups[0]["lr"]} | extra,
+                        rate,
+                    )
+            if done % settings.save_every == 0 or done == end:
+                _save(trainer, out, done, consumed, tally)
+    finally:
+        if logs:
+            logs.close()
+    final = out / "model.safetensors"
+    if lead:
+        with replacing(final) as temporary:
+            checkpoints.save_weights(temporary, trainer.model.encoder.state_dict())
+        if evaluate:
+            evaluate(final)
+    return final
+
+
+def _device(name: str, processes: Processes) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise UsageError(f"device {name}: no CUDA device here, use --device cpu (small models only)")
+    if name == "cuda" and processes.world > 1:
+        name = f"cuda:{processes.rank % torch.cuda.device_count()}"
+    return torch.device(name)
+
+
+def _prepare_folder(config: ReferenceConfig, out: Path, resume: bool, processes: Processes):
+    """(first step, checkpoint or None); writes config.yaml into a new folder."""
+    recorded = out / "config.yaml"
+    wanted = json.loads(config.model_dump_json()) | {"processes": processes.world}
+    if not resume:
+        if recorded.exists():
+            raise UsageError(
+                f"{out} holds a run already: add --resume to go on with it, or choose another --out"
+            )
+        if processes.rank == 0:
+            with replacing(recorded) as temporary:
+                temporary.write_text(yaml.safe_dump(wanted, sort_keys=False), encoding="utf-8")
+        return 0, None
+    if not recorded.exists():
+        raise UsageError(f"nothing to resume in {out}: it has no config.yaml")
+    before = yaml.safe_load(recorded.read_text(encoding="utf-8"))
+    changed = [key for key in sorted({*before, *wanted}) if before.get(key) != wanted.get(key)]
+    if changed:
+        raise UsageError(f"{out} was begun with another config, it differs in: {', '.join(changed)}")
+    found = checkpoints.saved(out)
+    if not found:
+        return 0, None
+    weights, saved = checkpoints.load(found[-1])
+    return saved["step"], (weights, saved)
+
+
+def _save(trainer: Trainer, out: Path, done: int, consumed: dict[int, int], tally: Counter) -> None:
+    """Every process brings its readers' positions; the first one writes."""
+    shares: Sequence[Any] = [(consumed, tally)]
+    if trainer.processes.world > 1:
+        shares = [None] * trainer.processes.world
+        dist.all_gather_object(shares, (consumed, tally))
+    if trainer.processes.rank:
+        return
+    state = {
+        "step": done,
+        "optimiser": trainer.optimiser.state_dict(),
+        "scaler": trainer.scaler.state_dict(),
+        "bad_steps": float(trainer.bad_steps),
+        "consumed": {reader: count for part, _ in shares for reader, count in part.items()},
+        "skipped": dict(sum((counts for _, counts in shares), Counter())),
+    }
+    checkpoints.save(
+        out, done, trainer.model.encoder.state_dict(), state, keep=trainer.config.train.keep_states
+    )
+
+
+def _check_finite(trainer: Trainer, loss: float) -> None:
+    bad, allowed = int(trainer.bad_steps), trainer.config.train.max_nonfinite_steps
+    if bad > allowed or (allowed == 0 and not math.isfinite(loss)):
+        raise NonFiniteError(
+            f"{bad} steps had gradients that are not finite, more than train.max_nonfinite_steps={allowed}: "
+            "lower train.learning_rate or set train.clip_norm"
+        )

@@ -1,0 +1,65 @@
+"""Checkpoints of a training run: weights in the released layout, and what a resumed run needs besides.
+
+Each is a folder `checkpoints/step-NNNNNNN` with `model.safetensors` and `state.pt`, written under another name and renamed
+when whole: a full disk or a kill leaves the last good one in place.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from hierbench.errors import OutputError
+
+
+def save(run: Path, step: int, weights: dict[str, Tensor], state: dict[str, Any], *, keep: int) -> Path:
+    """Write checkpoint `step` (steps done) and drop all but the newest `keep`. Raises OutputError, one line."""
+    folder = run / "checkpoints"
+    final = folder / f"step-{step:07d}"
+    temporary = folder / f".{final.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+    try:
+        temporary.mkdir(parents=True)
+        save_weights(temporary / "model.safetensors", weights)
+        torch.save(state, temporary / "state.pt")
+        if final.exists():
+            shutil.rmtree(final)
+        temporary.rename(final)
+    except (
+        OSError,
+        RuntimeError,
+    ) as error:  # safetensors and torch wrap "no space left" in errors of their own
+        raise OutputError(
+            f"checkpoint {final} could not be written, earlier ones are whole: {error}"
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    for old in saved(run)[:-keep]:
+        shutil.rmtree(old, ignore_errors=True)
+    return final
+
+
+def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
+    """Weights as safetensors, on the CPU and contiguous."""
+    save_file({name: value.detach().cpu().contiguous() for name, value in weights.items()}, str(path))
+
+
+def saved(run: Path) -> list[Path]:
+    """Checkpoint folders of a run, oldest first."""
+    return sorted(path for path in (run / "checkpoints").glob("step-*") if (path / "state.pt").is_file())
+
+
+def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Weights and state of a checkpoint folder. Raises OutputError for a damaged one."""
+    try:
+        return load_file(folder / "model.safetensors"), torch.load(folder / "state.pt", weights_only=True)
+    except Exception as error:
+        raise OutputError(
+            f"checkpoint {folder} cannot be read, remove it to resume from an older one: {error}"
+        ) from error

@@ -1,0 +1,380 @@
+"""What a run is asked for, checked before any work starts: models and their names, tasks, datasets, device, options."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import hierbench
+from hierbench import distributed, encoding, registry, results
+from hierbench.contracts import Dataset, ModelAdapter, ModelCard, Task
+from hierbench.data import fetch
+from hierbench.data.locate import Locations
+from hierbench.data.manifests import PROTOCOLS, REGIMES, names_hash
+from hierbench.data.readers import open_dataset
+from hierbench.errors import CheckpointError, DataError, HierbenchError, OutputError, UsageError
+from hierbench.progress import Progress, Quiet, choose
+from hierbench.results import Record
+from hierbench.store import EmbeddingStore, MemoryStore
+
+DEFAULT_SUITE = "argent"
+DTYPES = ("float32", "bfloat16", "float16")
+
+Model = str | Path | tuple[str, ...] | ModelAdapter
+Identity = tuple[str | None, str | None]  # a model's family and checkpoint hash, as far as they are known
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a run is made; every field is a keyword of `run` and `plan`."""
+
+    batch_size: int | None = None  # images; None = by device
+    dtype: str = "float32"  # arithmetic of the encoders: float32, bfloat16, float16
+    limit: int | None = None  # at most so many items of each dataset
+    workers: int | None = None  # processes that prepare images; None = by cores, 0 = none
+    cache: bool = True  # keep embeddings between runs
+    offline: bool = False  # no downloads
+    protocol: str = "released"
+    prompts: str = "default"
+    force: bool = False  # repeat tasks whose results lie in `out` already, replace models of the same name
+    compile: bool = False  # torch.compile the image encoder
+    progress: Progress | bool | None = None  # bars; None = where stderr is a terminal
+
+    def __post_init__(self):
+        for name, least in (("batch_size", 1), ("limit", 1), ("workers", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UsageError(f"{name} is {value}: it must be at least {least}")
+        for name, known in (("dtype", DTYPES), ("protocol", PROTOCOLS), ("prompts", REGIMES)):
+            if getattr(self, name) not in known:
+                raise UsageError(f"no {name} {getattr(self, name)!r}: choose {', '.join(known)}")
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Options:
+        """From keywords; UsageError for one that does not exist."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in options:
+            if name not in known:
+                raise UsageError(f"no option {name!r} of run: choose {', '.join(known)}")
+        return cls(**options)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is asked for, checked."""
+
+    models: list[RunModel]
+    tasks: list[Task]
+    suite: str | None
+    layout: str | None
+    datasets: Datasets
+    out: Path | None
+    device: str
+    options: Options
+    progress: Progress
+    previous: Mapping[tuple[str, str], Record]  # (model, task) -> what lies in `out` already
+
+    @classmethod
+    def of(cls, models, tasks, suite, data, data_dir, out, device, options, *, write: bool) -> Setup:
+        """Arguments as `runner.run` takes them. `write`: make `out` and see that it can be written.
+
+        Raises UsageError, UnknownNameError, CheckpointError, DataError, OutputError.
+        """
+        helper = distributed.rank() > 0
+        options = Options.of(options)
+        progress = Quiet() if helper else choose(options.progress)
+        if tasks is not None and suite is not None:
+            raise UsageError("tasks and a suite are both given: choose one")
+        layout = None
+        if tasks is None:
+            suite = suite or DEFAULT_SUITE
+            tasks, layout = registry.suite(suite)["tasks"], registry.suite(suite)["layout"]
+        tasks = [_task(task, options.protocol) for task in dict.fromkeys(tasks)]
+        if not tasks:
+            raise UsageError("no tasks: name at least one (`hierbench tasks` lists them)")
+        datasets = Datasets(_locations(data, data_dir), options, progress)
+        device = resolve_device(device)
+        out = Path(out).expanduser() if out is not None and not helper else None
+        previous = _previous(out)
+        models = _models(models, device, options, previous.values())
+        if out is not None and write:
+            _check_writable(out)
+        return cls(models, tasks, suite, layout, datasets, out, device, options, progress, previous)
+
+    @property
+    def batch_size(self) -> int:
+        return self.options.batch_size or encoding.default_batch_size(self.device)
+
+    def load(self, model: RunModel) -> ModelAdapter:
+        """The model's adapter. Raises what its family's `load` raises."""
+        adapter = model.adapter or model.load(model.name)
+        return Compiled.of(adapter) if self.options.compile else adapter
+
+    def store(self, adapter: ModelAdapter) -> EmbeddingStore | MemoryStore:
+        """Where embeddings are kept: in the cache, or for this run and model only."""
+        return EmbeddingStore() if self.options.cache and adapter.card.sha256 else MemoryStore()
+
+    def device_of(self, model: RunModel) -> str:
+        """Where a model computes; an adapter object is where its owner put it."""
+        return self.device if model.adapter is None else str(getattr(model.adapter, "device", "cpu"))
+
+    def protocol(self, task: Task) -> str:
+        """The record's protocol: the task's, with the prompt regime where it is not the default."""
+        regime = "" if self.options.prompts == "default" else f"+{self.options.prompts}"
+        return task.spec.protocol + regime
+
+    def conditions(self, model: RunModel) -> dict[str, Any]:
+        """What must not have changed for an earlier record to stand, besides checkpoint, task and data."""
+        return {
+            "dtype": self.options.dtype,
+            "device": self.device_of(model).partition(":")[0],
+            "compile": self.options.compile,
+            "hierbench": hierbench.__version__,
+        }
+
+
+# ------------------------------------------------------------------------------------------------- models
+
+
+@dataclass
+class RunModel:
+    """A model of the run, perhaps not loaded yet."""
+
+    name: str
+    family: str | None  # None: the checkpoint's keys will tell
+    load: Callable[[str], ModelAdapter]  # name -> adapter
+    file: Callable[[], Path] | None = None  # the one file that the model is made of
+    adapter: ModelAdapter | None = None  # given as an object
+    chosen: bool = False  # the caller chose the name
+
+    def sha256(self) -> str | None:
+        """Checkpoint hash, as far as it can be told without loading the model."""
+        if self.adapter is not None:
+            return self.adapter.card.sha256
+        try:
+            return fetch.sha256(self.file()) if self.file else None
+        except (OSError, HierbenchError):
+            return None  # loading will say what is wrong
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """An adapter whose image encoder is compiled; the given one stays as it is."""
+
+    adapter: ModelAdapter
+    card: ModelCard
+    encode_images: Callable[[Tensor], Tensor]
+
+    @classmethod
+    def of(cls, adapter: ModelAdapter) -> Compiled:
+        card = dataclasses.replace(adapter.card, dtype=f"{adapter.card.dtype}, compiled")  # other bits
+        return cls(adapter, card, torch.compile(adapter.encode_images))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.adapter, name)
+
+
+def _models(
+    models: Model | Sequence[Model], device: str, options: Options, previous: Iterable[Record]
+) -> list[RunModel]:
+    """The models, each with a name of its own in this run and in its folder."""
+    if isinstance(models, (str, Path, tuple)) or hasattr(models, "card"):
+        models = [models]
+    models = [_model(model, device, options) for model in models]
+    if not models:
+        raise UsageError("no models: name at least one (`hierbench models` lists them)")
+    taken: dict[str, Identity] = {}
+    for record in previous:
+        if record.model not in taken or "checkpoint_sha256" in record.provenance:
+            taken[record.model] = (record.family, record.provenance.get("checkpoint_sha256"))
+    for model in models:
+        _name(model, taken, options.force)
+    folders = [results.safe_name(model.name).casefold() for model in models]
+    for model, folder in zip(models, folders, strict=True):
+        if folders.count(folder) > 1:
+            raise UsageError(f"two models are called {model.name!r}: give one another --name")
+    return models
+
+
+def _model(model: Model, device: str, options: Options) -> RunModel:
+    """What is meant by an entry of `models`."""
+    if hasattr(model, "card") and hasattr(model, "encode_images"):
+        return RunModel(model.card.name, model.card.family, lambda name: model, adapter=model, chosen=True)
+    parts = model if isinstance(model, tuple) else (model,)
+    if not 1 <= len(parts) <= 3 or not all(isinstance(part, (str, Path)) for part in parts):
+        raise UsageError(
+            f"{model!r} is no model: give a name, a path, (family, checkpoint[, name]) or an adapter"
+        )
+    first, given, name = (*map(str, parts), None, None)[:3]
+    load = partial(_load, first, given, device, options)
+    entry = registry.catalog().get(first) if given is None else None
+    if entry is not None:
+        file = None if entry.reference else lambda: fetch.checkpoint(entry, offline=options.offline)
+        return RunModel(entry.name, entry.family, load, file, chosen=True)
+    family, checkpoint = registry.resolve_model(first, given)
+    path = Path(checkpoint or "")
+    if family is None and not path.is_file():
+        raise CheckpointError(f"no such file: {path}")
+    default, file = f"{family}:{checkpoint}" if checkpoint else family, None
+    if checkpoint and path.is_file():
+        default, file = path.stem, lambda: path
+    elif checkpoint and path.exists():
+        default = path.name
+    return RunModel(name or default, family, load, file, chosen=name is not None)
+
+
+def _load(first: str, given: str | None, device: str, options: Options, name: str) -> ModelAdapter:
+    return registry.load_model(first, given, device, name=name, dtype=options.dtype, offline=options.offline)
+
+
+def _name(model: RunModel, taken: dict[str, Identity], force: bool) -> None:
+    """See to it that a name stands for one model: a default name gets family or hash added where necessary."""
+    identity: Identity = (model.family, None)
+    if model.name in taken:
+        identity = (model.family, model.sha256())
+        longer = [
+            f"{model.name} ({model.family})",
+            f"{model.name} ({model.family}, {(identity[1] or '')[:8]})",
+        ]
+        for name in [model.name, *(longer if not model.chosen else ())]:
+            if force or name not in taken or _same(taken[name], identity):
+                model.name = name
+                break
+        else:
+            raise UsageError(
+                f"the output folder holds results of another model called {model.name!r}: choose another --name "
+                "or --out, or --force to replace them"
+            )
+    taken[model.name] = identity
+
+
+def _same(one: Identity, other: Identity) -> bool:
+    """Whether these can be one model: what is not known of one fits anything."""
+    return all(a == b or None in (a, b) for a, b in zip(one, other, strict=True))
+
+
+# ----------------------------------------------------------------------------------------------- datasets
+
+
+class Opened:
+    """A dataset that tasks and models of the run share."""
+
+    def __init__(self, dataset: Dataset, limit: int | None, progress: Progress):
+        self.dataset, self.limit, self._progress = dataset, limit, progress
+        self.contents: dict[str, bytes] = {}  # image id -> content id, as far as images were read
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over labels, captions and so on, and over the content of all images. Raises DataError."""
+        ids = encoding.content_ids(self.dataset, self.dataset.images.ids, self.contents, self._progress)
+        return hashlib.sha256(self.dataset.facts() + b"".join(ids)).hexdigest()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a record says about its data: fingerprint, number of images, hashes of names and prompts."""
+        found = {"dataset_fingerprint": self.fingerprint, "images": len(self.dataset.images.ids)}
+        if hasattr(self.dataset, "class_names"):
+            found["names_hash"] = names_hash(self.dataset.class_names)
+        if hasattr(self.dataset, "templates"):
+            found["prompts_hash"] = names_hash(self.dataset.templates)
+        return found
+
+
+class Datasets:
+    """The run's datasets, opened when first asked for; an error is remembered as well."""
+
+    def __init__(self, locations: Locations, options: Options, progress: Progress):
+        self._locations, self._options, self._progress = locations, options, progress
+        self._opened: dict[str, Opened | HierbenchError] = {}
+
+    def open(self, name: str) -> Opened:
+        """Raises MissingDataError, DataError."""
+        if name not in self._opened:
+            try:
+                self._opened[name] = self._open(name)
+            except HierbenchError as error:
+                self._opened[name] = error
+        if isinstance(opened := self._opened[name], HierbenchError):
+            raise opened.with_traceback(None)
+        return opened
+
+    def _open(self, name: str) -> Opened:
+        options = self._options
+        dataset = open_dataset(name, self._locations, protocol=options.protocol, prompts=options.prompts)
+        if options.limit is None or not hasattr(dataset, "limited"):
+            return Opened(dataset, None, self._progress)
+        return Opened(dataset.limited(options.limit), options.limit, self._progress)
+
+
+def _locations(data: Mapping[str, str | Path] | None, data_dir: str | Path | None) -> Locations:
+    paths = {name: Path(path).expanduser() for name, path in (data or {}).items()}
+    folder = Path(data_dir).expanduser() if data_dir is not None else None
+    locations = Locations(paths, folder)  # refuses names that nobody registered
+    for name, path in paths.items():
+        if not path.exists():
+            raise DataError(f"data of {name}: there is no {path}")
+    if folder is not None and not folder.is_dir():
+        raise DataError(f"data_dir: there is no folder {folder}")
+    return locations
+
+
+# --------------------------------------------------------------------------------- tasks, device, folder
+
+
+def _task(task: str | Task, protocol: str) -> Task:
+    task = registry.task(task) if isinstance(task, str) else task
+    if task.spec.protocol == protocol:
+        return task
+    if dataclasses.is_dataclass(task) and any(field.name == "protocol" for field in dataclasses.fields(task)):
+        return dataclasses.replace(task, protocol=protocol)
+    raise UsageError(f"task {task.spec.name} knows the protocol {task.spec.protocol} alone, not {protocol}")
+
+
+def resolve_device(asked: str) -> str:
+    """The device "auto" stands for (cuda, else mps, else cpu), or another one if it is there.
+
+    Under torchrun "cuda" is the GPU of this process's local rank. Raises UsageError.
+    """
+    if asked == "auto":
+        asked = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    kind, colon, index = asked.partition(":")
+    if kind not in ("cpu", "cuda", "mps") or (colon and not index.isdecimal()):
+        raise UsageError(f"no device {asked!r}: choose auto, cpu, cuda, cuda:0, mps")
+    if kind == "mps" and not torch.backends.mps.is_available():
+        raise UsageError("device mps is not available here: choose cpu")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise UsageError("device cuda is not available here (no GPU, or torch without CUDA): choose cpu")
+    if asked == "cuda" and distributed.world_size() > 1:
+        index = str(distributed.local_rank())
+        asked = f"cuda:{index}"
+    if kind == "cuda" and index and int(index) >= torch.cuda.device_count():
+        raise UsageError(f"no device {asked}: there are {torch.cuda.device_count()} GPUs")
+    return asked
+
+
+def _previous(out: Path | None) -> dict[tuple[str, str], Record]:
+    """Records of earlier runs into the same folder. Raises OutputError where one is damaged."""
+    if out is None or not (out / "results").is_dir():
+        return {}
+    return {(record.model, record.task): record for record in results.read_results(out)}
+
+
+def _check_writable(out: Path) -> None:
+    probe = out / f".{secrets.token_hex(4)}.tmp"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise OutputError(
+            f"cannot write to {out} ({error.strerror or error}): choose another --out"
+        ) from error

@@ -1,0 +1,446 @@
+"""Models x tasks -> results: isolates failures, keeps what is measured already, records where figures come from."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import logging
+import shlex
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hierbench import distributed, encoding, provenance, results
+from hierbench.contracts import ModelAdapter, Task
+from hierbench.data.datasets import spread
+from hierbench.errors import HierbenchError, MissingDataError
+from hierbench.results import Items, Record, Results
+from hierbench.run_setup import Model, RunModel, Setup
+from hierbench.store import EmbeddingStore, MemoryStore
+
+log = logging.getLogger(__name__)
+
+PROBE_IMAGES, PROBE_TEXTS = 16, 128  # what a plan encodes to estimate the time
+
+
+def run(
+    models: Model | Sequence[Model],
+    tasks: Sequence[str | Task] | None = None,
+    suite: str | None = None,
+    data: Mapping[str, str | Path] | None = None,
+    data_dir: str | Path | None = None,
+    out: str | Path | None = None,
+    device: str = "auto",
+    **options: Any,
+) -> Results:
+    """Measure models on tasks; returns the records in the order models x tasks.
+
+    `models`: catalog names, checkpoint paths, "family:checkpoint", tuples (family, checkpoint) or (family,
+    checkpoint, name), adapter objects. `tasks`: names or task objects; or a `suite` (default "argent"). `data`:
+    paths by dataset name; `data_dir`: a folder with one folder a dataset. `out`: the folder for the records; what
+    lies there already is kept and not repeated, where model, data and options are the same (None = nothing is
+    written). `device`: auto, cpu, cuda, cuda:1, mps. Further options: see `hierbench.run_setup.Options`.
+
+    A model that cannot be loaded or a task that fails gives a record with an `error`, and the others go on; a task
+    whose data is absent or that says nothing about the model's geometry is `skipped`. Under torchrun rank 0 returns
+    the results, the other ranks none.
+
+    Raises UsageError, UnknownNameError, DataError, OutputError before any work starts, and what loading raises where
+    the model is the only one.
+    """
+    arguments = (models, tasks, suite, data, data_dir, out, device, options)
+    if distributed.world_size() == 1:
+        return _run_all(Setup.of(*arguments, write=True), None)
+    team = distributed.Team()
+    if distributed.rank() > 0:
+        team.serve(_Helper(arguments).encode)
+        return Results()
+    try:
+        found = _run_all(Setup.of(*arguments, write=True), team)
+    except distributed.LostRankError:
+        raise
+    except Exception as error:
+        team.end(_one_line(error))
+        raise
+    team.end()
+    return found
+
+
+@dataclass(frozen=True)
+class PlannedTask:
+    """What a run would do for one model and task."""
+
+    model: str
+    family: str
+    task: str
+    dataset: str
+    action: str  # "run", "keep" (measured already), "skip", "fail"
+    reason: str | None = None  # why it is kept, skipped or bound to fail
+    images: int = 0  # distinct contents that the task needs
+    texts: int = 0
+    new_images: int = 0  # of these, to encode: neither stored nor needed by an earlier task of the model
+    new_texts: int = 0
+    seconds: float | None = None  # estimate of the time to encode them; scoring comes on top
+
+
+def plan(
+    models: Model | Sequence[Model],
+    tasks: Sequence[str | Task] | None = None,
+    suite: str | None = None,
+    data: Mapping[str, str | Path] | None = None,
+    data_dir: str | Path | None = None,
+    out: str | Path | None = None,
+    device: str = "auto",
+    **options: Any,
+) -> list[PlannedTask]:
+    """What `run` with the same arguments would do. Loads the models, reads the data, writes nothing.
+
+    The estimate goes by encoding a few of the missing images and texts, without worker processes.
+    Raises as `run`.
+    """
+    setup = Setup.of(models, tasks, suite, data, data_dir, out, device, options, write=False)
+    return [planned for model in setup.models for planned in _plan_model(setup, model)]
+
+
+# ------------------------------------------------------------------------------------------------- doing it
+
+
+def _run_all(setup: Setup, team: distributed.Team | None) -> Results:
+    recorder = _Recorder(setup)
+    try:
+        with setup.progress.bar("tasks", len(setup.models) * len(setup.tasks)) as advance:
+            for position, model in enumerate(setup.models):
+                for record, items in _run_model(setup, position, model, team):
+                    recorder.add(record, items)
+                    advance(1)
+                _free_memory()
+    finally:
+        if setup.out is not None and not recorder.begun:
+            with contextlib.suppress(OSError):  # nothing came of it: leave no empty folder behind
+                setup.out.rmdir()
+    return recorder.found
+
+
+def _run_model(
+    setup: Setup, position: int, model: RunModel, team: distributed.Team | None
+) -> Iterator[tuple[Record, Items | None]]:
+    """Record and items of each task; items None = kept from an earlier run.
+
+    The model is loaded when the first task needs it, and its memory is free when the iterator ends.
+    """
+    adapter = store = failure = None
+    sha256 = model.sha256() if any(key[0] == model.name for key in setup.previous) else None
+    for task in setup.tasks:
+        kept = _kept(setup, model, sha256, task)
+        if kept is None and adapter is None and failure is None:
+            try:
+                adapter = setup.load(model)
+            except Exception as error:
+                if len(setup.models) == 1:
+                    raise
+                failure = error
+            else:
+                store, model.family, sha256 = setup.store(adapter), adapter.card.family, adapter.card.sha256
+                kept = _kept(setup, model, sha256, task)  # now that family and hash are certain
+        if kept is not None:
+            yield kept, None
+        elif failure is not None:
+            yield _failed(setup, model, task, failure, {}), {}
+        else:
+            yield _run_task(setup, position, model, adapter, store, task, team)
+
+
+def _run_task(
+    setup: Setup,
+    position: int,
+    model: RunModel,
+    adapter: ModelAdapter,
+    store: EmbeddingStore | MemoryStore,
+    task: Task,
+    team: distributed.Team | None,
+) -> tuple[Record, Items]:
+    facts = _provenance(setup, model, adapter, task)
+    try:
+        if (reason := task.inapplicable(adapter.geometry)) is not None:
+            return _record(setup, model, task, facts | {"inapplicable": True}, skipped=reason), {}
+        begun = time.monotonic()
+        opened = setup.datasets.open(task.spec.dataset)
+        facts |= opened.facts
+        embeddings, encoded = _embeddings(setup, position, model, adapter, store, task, team)
+        between = time.monotonic()
+        with torch.no_grad():
+            scores = task.score(adapter.geometry, embeddings, opened.dataset)
+        seconds = {"encode": round(between - begun, 3), "score": round(time.monotonic() - between, 3)}
+        record = _record(
+            setup,
+            model,
+            task,
+            facts | {"encoded": encoded, "seconds": seconds},
+            limit=opened.limit,
+            metrics=dict(scores.metrics),
+            n=scores.n,
+            notes=tuple(scores.notes),
+        )
+        return record, scores.items
+    except MissingDataError as error:
+        return _record(setup, model, task, facts, skipped=_one_line(error)), {}
+    except distributed.LostRankError:
+        raise
+    except Exception as error:
+        return _failed(setup, model, task, error, facts), {}
+
+
+def _embeddings(setup, position, model, adapter, store, task, team):
+    """What the task wants embedded, and how many images and texts were encoded for it."""
+    opened, options = setup.datasets.open(task.spec.dataset), setup.options
+    shared = {"store": store, "device": setup.device_of(model), "progress": setup.progress}
+    work = encoding.prepare(
+        adapter,
+        opened.dataset,
+        task.requests(opened.dataset),
+        task.spec.fit,
+        contents=opened.contents,
+        **shared,
+    )
+    job = work.job(setup.batch_size)
+    encode = partial(encoding.encode, adapter, opened.dataset, workers=options.workers, **shared)
+    features = encode(job) if team is None else team.encode(position, task.spec.dataset, job, encode)
+    encoded = {"images": sum(map(len, job.images)), "texts": sum(map(len, job.texts))}
+    return work.complete(job, *features), encoded
+
+
+def _kept(setup: Setup, model: RunModel, sha256: str | None, task: Task) -> Record | None:
+    """The record of an earlier run that this one would only repeat."""
+    record = setup.previous.get((model.name, task.spec.name))
+    if record is None or setup.options.force or sha256 is None or record.error is not None:
+        return None
+    wanted = {"checkpoint_sha256": sha256, "conditions": setup.conditions(model)}
+    if record.metrics is not None:
+        try:
+            opened = setup.datasets.open(task.spec.dataset)
+            wanted |= opened.facts
+        except Exception:
+            return None  # running the task will say what is wrong
+        if record.limit != opened.limit:
+            return None
+    elif not record.provenance.get("inapplicable"):
+        return None  # absent data may have come
+    same = (
+        record.task_version == task.spec.version
+        and record.protocol == setup.protocol(task)
+        and record.family == (model.family or record.family)
+        and all(record.provenance.get(name) == value for name, value in wanted.items())
+    )
+    return record if same else None
+
+
+class _Recorder:
+    """Takes records as they come: to the results, to the folder, to the log."""
+
+    def __init__(self, setup: Setup):
+        self.setup, self.found, self.begun = setup, Results(), False
+
+    def add(self, record: Record, items: Items | None) -> None:
+        """`items` is None for a record that lies in the folder already. Raises OutputError."""
+        out = self.setup.out
+        if out is not None and not self.begun:
+            results.write_run(out, _asked(self.setup))
+            self.begun = True
+        if out is not None and items is not None:
+            results.write_record(out, record, items)
+        if items:
+            self.found.items[record.model, record.task] = items
+        self.found.append(record)
+        log.info(_said(record, kept=items is None))
+
+
+# --------------------------------------------------------------------------------------------------- records
+
+
+def _asked(setup: Setup) -> dict[str, Any]:
+    """Content of run.json: what this run asks for, after what earlier runs into the folder asked for."""
+    before = results.read_run(setup.out)
+    models, tasks = [model.name for model in setup.models], [task.spec.name for task in setup.tasks]
+    return {
+        "schema": results.SCHEMA,
+        "models": list(dict.fromkeys([*before.get("models", ()), *models])),
+        "tasks": list(dict.fromkeys([*before.get("tasks", ()), *tasks])),
+        "suite": setup.suite,
+        "layout": setup.layout,
+        "command": shlex.join(sys.argv),
+        "started": provenance.now(),
+        "versions": provenance.versions(),
+    }
+
+
+def _record(setup: Setup, model: RunModel, task: Task, facts: Mapping[str, Any], **state: Any) -> Record:
+    """A record; `state` holds metrics and n, error or skipped."""
+    return Record(
+        task=task.spec.name,
+        task_version=task.spec.version,
+        dataset=task.spec.dataset,
+        protocol=setup.protocol(task),
+        model=model.name,
+        family=model.family or "unknown",
+        provenance=facts,
+        **({"limit": setup.options.limit} | state),
+    )
+
+
+def _failed(setup: Setup, model: RunModel, task: Task, error: Exception, facts: Mapping[str, Any]) -> Record:
+    details = {**facts, "traceback": "".join(traceback.format_exception(error))}
+    return _record(setup, model, task, details, error=_one_line(error))
+
+
+def _provenance(setup: Setup, model: RunModel, adapter: ModelAdapter, task: Task) -> dict[str, Any]:
+    """Where a figure comes from, as far as it does not depend on the data."""
+    card = adapter.card
+    return {
+        "checkpoint_sha256": card.sha256,
+        "source": card.source,
+        "preprocessing": card.preprocessing,
+        "fit": str(task.spec.fit),
+        "dtype": card.dtype,
+        "device": provenance.device_name(setup.device_of(model)),
+        "geometry": adapter.geometry.describe(),
+        "model_notes": dict(card.notes),
+        "batch_size": setup.batch_size,
+        "processes": distributed.world_size(),
+        "conditions": setup.conditions(model),
+        "versions": provenance.versions(),
+        "revision": provenance.revision(),
+        "recorded": provenance.now(),
+    }
+
+
+def _said(record: Record, kept: bool) -> str:
+    """One line for the log."""
+    what = f"{record.model}: {record.task}"
+    if record.metrics is None:
+        return f"{what} {record.status}: {record.error or record.skipped}"
+    first = "".join(f" {name} {figure.value:.4g}," for name, figure in list(record.metrics.items())[:1])
+    if kept:
+        return f"{what}:{first} kept, as model, data and options are the same (force repeats it)"
+    return f"{what}:{first} n = {record.n:,}, {sum(record.provenance['seconds'].values()):.1f} s"
+
+
+def _one_line(error: BaseException) -> str:
+    """What a user should read: a message of ours, or the type and first line of any other error."""
+    if isinstance(error, HierbenchError):
+        return " ".join(str(error).split()) or type(error).__name__
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
+
+
+# --------------------------------------------------------------------------------------------------- planning
+
+
+def _plan_model(setup: Setup, model: RunModel) -> Iterator[PlannedTask]:
+    adapter, store, failure = None, None, None
+    try:
+        adapter = setup.load(model)
+    except Exception as error:
+        if len(setup.models) == 1:
+            raise
+        failure = _one_line(error)
+    else:
+        store, model.family = setup.store(adapter), adapter.card.family
+    seen: set[Any] = set()  # what an earlier task will have encoded
+    for task in setup.tasks:
+        planned = PlannedTask(model.name, model.family or "unknown", task.spec.name, task.spec.dataset, "run")
+        if failure is not None:
+            yield dataclasses.replace(planned, action="fail", reason=failure)
+        elif _kept(setup, model, adapter.card.sha256, task) is not None:
+            yield dataclasses.replace(planned, action="keep", reason="measured already")
+        elif (reason := task.inapplicable(adapter.geometry)) is not None:
+            yield dataclasses.replace(planned, action="skip", reason=reason)
+        else:
+            try:
+                yield dataclasses.replace(planned, **_amount(setup, model, adapter, store, task, seen))
+            except MissingDataError as error:
+                yield dataclasses.replace(planned, action="skip", reason=_one_line(error))
+            except Exception as error:
+                yield dataclasses.replace(planned, action="fail", reason=_one_line(error))
+
+
+def _amount(setup, model, adapter, store, task, seen) -> dict[str, Any]:
+    """How much a task has to encode and how long that takes, as fields of `PlannedTask`."""
+    opened, device, fit = setup.datasets.open(task.spec.dataset), setup.device_of(model), task.spec.fit
+    work = encoding.prepare(
+        adapter,
+        opened.dataset,
+        task.requests(opened.dataset),
+        fit,
+        store=store,
+        device=device,
+        contents=opened.contents,
+        progress=setup.progress,
+    )
+    images = [(image_id, key) for key, image_id in work.missing_images.items() if (fit, key) not in seen]
+    texts = [text for text in work.missing_texts if text not in seen]
+    seen.update(texts, ((fit, key) for _, key in images))
+    probe = partial(_seconds, adapter, opened.dataset, device)
+    seconds = len(images) * probe(encoding.Job(fit, (_sample(images, PROBE_IMAGES),), ())) if images else 0.0
+    seconds += len(texts) * probe(encoding.Job(fit, (), (_sample(texts, PROBE_TEXTS),))) if texts else 0.0
+    return {
+        "images": len(set(work.image_contents)),
+        "texts": len(set(work.text_contents)),
+        "new_images": len(images),
+        "new_texts": len(texts),
+        "seconds": seconds,
+    }
+
+
+def _seconds(adapter: ModelAdapter, dataset: Any, device: str, job: encoding.Job) -> float:
+    """Time to encode one of the job's items, the second time round."""
+    encode = partial(encoding.encode, adapter, dataset, job, workers=0, device=device)
+    encode()
+    begun = time.monotonic()
+    encode()
+    return (time.monotonic() - begun) / sum(map(len, job.images + job.texts))
+
+
+def _sample(items: Sequence[Any], count: int) -> tuple[Any, ...]:
+    return tuple(items[row] for row in spread(len(items), count))
+
+
+# ------------------------------------------------------------------------------------------------- processes
+
+
+class _Helper:
+    """What a rank other than 0 does: encodes its part of a job, with the model and dataset that rank 0 names."""
+
+    def __init__(self, arguments: tuple):
+        self.arguments, self.setup, self.loaded, self.adapter = arguments, None, None, None
+
+    def encode(self, position: int, dataset: str, job: encoding.Job) -> distributed.Features:
+        """Whatever is wrong is raised here, so that rank 0 hears of it."""
+        if self.setup is None:
+            self.setup = Setup.of(*self.arguments, write=False)
+        setup, model = self.setup, self.setup.models[position]
+        if self.loaded != position:
+            self.adapter = None
+            _free_memory()
+            self.adapter, self.loaded = setup.load(model), position
+        return encoding.encode(
+            self.adapter,
+            setup.datasets.open(dataset).dataset,
+            job,
+            store=setup.store(self.adapter),
+            workers=setup.options.workers,
+            device=setup.device_of(model),
+        )
+
+
+def _free_memory() -> None:
+    """Give the memory of a model that is gone back to the GPU."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

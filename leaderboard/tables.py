@@ -1,0 +1,501 @@
+"""Result records to a table: which columns, which cell, what is best, and what a reader has to be told.
+
+A column is one metric of one task under one *variant* (task version, protocol, prompts, limit): figures that were
+measured differently never share a column. Layouts (`layouts/*.yaml`) say which columns there are and in which order;
+`hierbench.leaderboard.render` turns the table into text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hierbench.contracts import Estimate
+from hierbench.errors import OutputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from hierbench.results import Record
+
+DEFAULT_LAYOUT = "argent"
+UNITS = ("percent", "fraction", "raw")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: a metric of a task, or the mean of a metric over several tasks."""
+
+    group: str
+    title: str
+    metric: str
+    unit: str  # percent: 0–100; fraction: 0–1, printed as percent; raw: printed as it is
+    task: str = ""  # empty for an average
+    better: str = "higher"  # higher | lower | "" (unknown)
+    average_over: tuple[str, ...] = ()
+    variant: str = ""  # what sets this column apart from another of the same metric; "" = there is no other
+
+    @property
+    def key(self) -> str:
+        """`task:metric`, or `average`; the name of the column in published figures and CSV files."""
+        base = f"{self.task}:{self.metric}" if self.task else "average"
+        return f"{base} ({self.variant})" if self.variant else base
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns that a kind of table may have, in order; `published` names the paper's own figures."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    published: str | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure or a gap; `notes` are positions in the table's footnotes."""
+
+    estimate: Estimate | None = None
+    n: int | None = None
+    best: bool = False
+    notes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model."""
+
+    model: str
+    family: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What the renderers print. `remarks` concern the whole table, `footnotes` single cells."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    footnotes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    measured: bool = True  # False: figures printed in a paper
+    published: str | None = None  # name of the paper's own figures for this layout
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """How a figure was measured; figures of different variants do not compare."""
+
+    version: str
+    protocol: str
+    prompts: str
+    limit: int | None
+
+    @classmethod
+    def of(cls, record: Record) -> _Variant:
+        protocol, _, prompts = record.protocol.partition("+")
+        return cls(str(record.task_version), protocol, prompts or "default", record.limit)
+
+
+@dataclass(frozen=True)
+class _Figure:
+    """One measured value of a column, before it has a place in the table."""
+
+    row: str
+    estimate: Estimate
+    n: int | None
+    variant: _Variant
+    fingerprint: str | None
+
+
+# ------------------------------------------------------------------------------------------------------- layouts
+
+
+@cache
+def layouts() -> dict[str, Layout]:
+    """Every layout by name. Raises OutputError where a file is not a layout."""
+    return {name: _layout(name, document) for name, document in _documents("layouts").items()}
+
+
+def layout(name: str) -> Layout:
+    """A layout by name; UnknownNameError where there is none."""
+    if name not in layouts():
+        raise UnknownNameError(f"no table layout {name!r}: known are {', '.join(layouts())}")
+    return layouts()[name]
+
+
+def _layout(name: str, document: Mapping[str, Any]) -> Layout:
+    columns = []
+    for group in document["groups"]:
+        for fields in group["columns"]:
+            fields = dict(fields, average_over=tuple(fields.get("average_over", ())))
+            columns.append(Column(group=group["title"], **fields))
+            if columns[-1].unit not in UNITS:
+                raise OutputError(f"layout {name}: unit {columns[-1].unit!r} of {columns[-1].key} is unknown")
+    return Layout(name, document["title"], tuple(columns), document.get("published"))
+
+
+def _documents(folder: str) -> dict[str, dict[str, Any]]:
+    from importlib import resources
+
+    import yaml
+
+    files = sorted((resources.files("hierbench.leaderboard") / folder).iterdir(), key=lambda file: file.name)
+    return {
+        file.name.removesuffix(".yaml"): yaml.safe_load(file.read_text(encoding="utf-8"))
+        for file in files
+        if file.name.endswith(".yaml")
+    }
+
+
+# ------------------------------------------------------------------------------------------------ measured figures
+
+
+def read(folders: Sequence[str | Path], layout: str | None = None) -> Table:
+    """The table of one or several output folders, from their files alone.
+
+    Where two folders hold the same measurement (model, checkpoint, task, variant), the later one counts. The layout is
+    by default the one of the first folder's run. Raises OutputError, UnknownNameError.
+    """
+    from hierbench import results
+
+    records = {}
+    for folder in folders:
+        for record in results.read_results(folder):
+            same = (record.model, record.family, checkpoint(record), record.task, _Variant.of(record))
+            records.pop(same, None)
+            records[same] = record
+    asked = results.read_run(folders[0])
+    return build(records.values(), layout or asked.get("layout") or DEFAULT_LAYOUT)
+
+
+def build(results: Iterable[Record], layout: str | Layout = DEFAULT_LAYOUT) -> Table:
+    """The table of some records: one row a model, in the order in which the records name them.
+
+    A task that the layout does not know gets its columns from another layout, or its headline. A column appears if
+    some model has a figure in it or failed at it; tasks that were skipped for every model are named in the remarks.
+    Raises UnknownNameError for an unknown layout.
+    """
+    records = list(results)
+    layout = _named(layout)
+    names = _row_names(records)
+    rows = list(dict.fromkeys(names))
+    by_place: dict[tuple[str, str], list[Record]] = {}
+    for name, record in zip(names, records, strict=True):
+        by_place.setdefault((name, record.task), []).append(record)
+
+    footnotes: list[str] = []
+    columns: list[Column] = []
+    cells: dict[str, list[Cell]] = {row: [] for row in rows}
+    for column in [*layout.columns, *_further_columns(layout, records)]:
+        figures = _figures(column, rows, by_place)
+        variants = sorted({figure.variant for figure in figures}, key=_plain_first)
+        failed = not column.average_over and any(
+            record.error for row in rows for record in by_place.get((row, column.task), ())
+        )
+        for variant in variants or ([None] if failed else []):
+            columns.append(replace(column, variant=_difference(variant, variants)))
+            here = {figure.row: figure for figure in figures if figure.variant == variant}
+            for row, cell in _cells(column, rows, here, by_place, footnotes).items():
+                cells[row].append(cell)
+
+    family = {name: record.family for name, record in zip(names, records, strict=True)}
+    return Table(
+        title=layout.title,
+        columns=tuple(columns),
+        rows=tuple(Row(row, family[row], tuple(cells[row])) for row in rows),
+        footnotes=tuple(footnotes),
+        remarks=_remarks(columns, records),
+        published=layout.published,
+    )
+
+
+def _named(layout_or_name: str | Layout) -> Layout:
+    return layout(layout_or_name) if isinstance(layout_or_name, str) else layout_or_name
+
+
+def _row_names(records: Sequence[Record]) -> list[str]:
+    """The row of each record: the model's name, with family or start of the hash where two models share the name."""
+    families: dict[str, set[str]] = {}
+    hashes: dict[tuple[str, str], set[str | None]] = {}
+    for record in records:
+        families.setdefault(record.model, set()).add(record.family)
+        hashes.setdefault((record.model, record.family), set()).add(checkpoint(record))
+    names = []
+    for record in records:
+        apart = [record.family] if len(families[record.model]) > 1 else []
+        if len(hashes[record.model, record.family]) > 1:
+            apart.append((checkpoint(record) or "no file")[:8])
+        names.append(f"{record.model} ({', '.join(apart)})" if apart else record.model)
+    return names
+
+
+def checkpoint(record: Record) -> str | None:
+    """SHA-256 of the weights, where the record knows it."""
+    return record.provenance.get("checkpoint_sha256")
+
+
+def _fingerprint(record: Record) -> str | None:
+    return record.provenance.get("dataset_fingerprint")
+
+
+def _figures(column: Column, rows: Sequence[str], by_place: Mapping) -> list[_Figure]:
+    if column.average_over:
+        return [figure for row in rows for figure in _averages(column, row, by_place)]
+    return [
+        _Figure(row, record.metrics[column.metric], record.n, _Variant.of(record), _fingerprint(record))
+        for row in rows
+        for record in by_place.get((row, column.task), ())
+        if _has(record, column)
+    ]
+
+
+def _has(record: Record, column: Column) -> bool:
+    return record.metrics is not None and column.metric in record.metrics
+
+
+def _averages(column: Column, row: str, by_place: Mapping) -> list[_Figure]:
+    """The mean over all the tasks of an average column, per way of measuring; nothing unless every task is there.
+
+    The datasets are independent, so the squares of the distances to the bounds add up.
+    """
+    ways: dict[tuple, dict[str, Record]] = {}
+    for task in column.average_over:
+        for record in by_place.get((row, task), ()):
+            if _has(record, column):
+                variant = _Variant.of(record)
+                ways.setdefault((variant.protocol, variant.prompts, variant.limit), {})[task] = record
+    figures = []
+    for way, found in ways.items():
+        if len(found) < len(column.average_over):
+            continue
+        parts = [record.metrics[column.metric] for record in found.values()]
+        count = len(parts)
+        value = sum(part.value for part in parts) / count
+        low = high = None
+        if all(part.low is not None and part.high is not None for part in parts):
+            low = value - math.hypot(*(part.value - part.low for part in parts)) / count
+            high = value + math.hypot(*(part.high - part.value for part in parts)) / count
+        versions = ".".join(str(found[task].task_version) for task in column.average_over)
+        prints = [_fingerprint(found[task]) for task in column.average_over]
+        figures.append(
+            _Figure(
+                row,
+                Estimate(value, low, high),
+                sum(record.n or 0 for record in found.values()),
+                _Variant(versions, *way),
+                None if None in prints else "/".join(prints),
+            )
+        )
+    return figures
+
+
+def _cells(
+    column: Column, rows: Sequence[str], here: Mapping[str, _Figure], by_place: Mapping, footnotes: list[str]
+) -> dict[str, Cell]:
+    """The cells of one column; adds what has to be explained to `footnotes`."""
+    prints = [figure.fingerprint for figure in here.values() if figure.fingerprint]
+    usual = max(prints, key=prints.count) if prints else None  # the first of the most frequent
+    comparable = len(set(prints)) < 2
+    best = _best(column, [figure.estimate.value for figure in here.values()]) if comparable else None
+    cells = {}
+    for row in rows:
+        figure = here.get(row)
+        if figure is None:
+            notes = [_gap(column, row, by_place)]
+        elif figure.fingerprint not in (None, usual):
+            notes = [
+                f"{column.task or 'average'}: measured on other images or labels (dataset fingerprint "
+                f"{figure.fingerprint[:12]}) than the rest of the column ({usual[:12]}); not comparable"
+            ]
+        else:
+            notes = []
+        cells[row] = Cell(
+            estimate=figure and figure.estimate,
+            n=figure and figure.n,
+            best=figure is not None and best is not None and printed(column, figure.estimate.value) == best,
+            notes=tuple(_number(note, footnotes) for note in notes),
+        )
+    return cells
+
+
+def _number(note: str, footnotes: list[str]) -> int:
+    if note not in footnotes:
+        footnotes.append(note)
+    return footnotes.index(note)
+
+
+def _best(column: Column, values: list[float]) -> str | None:
+    """How the best value prints: figures that look alike are equally good. None where there is no contest."""
+    values = [value for value in values if math.isfinite(value)]
+    if len(values) < 2 or not column.better:
+        return None
+    return printed(column, max(values) if column.better == "higher" else min(values))
+
+
+def printed(column: Column, value: float) -> str:
+    """A figure as tables print it: percentages with one decimal, raw figures with two."""
+    scaled = value * 100 if column.unit == "fraction" else value
+    digits = 2 if column.unit == "raw" else 1
+    return f"{round(scaled, digits) + 0.0:.{digits}f}"  # + 0.0: no minus before a zero
+
+
+def _gap(column: Column, row: str, by_place: Mapping) -> str:
+    """Why a model has no figure in a column."""
+    if column.average_over:
+        return (
+            f"average: not all of the {len(column.average_over)} datasets were measured alike for this model"
+        )
+    records = by_place.get((row, column.task), ())
+    for record in records:
+        if record.error:
+            return f"{column.task}: failed: {_one_line(record.error)}"
+    for record in records:
+        if record.skipped:
+            return f"{column.task}: skipped: {_one_line(record.skipped)}"
+    if any(_has(record, column) for record in records):
+        return f"{column.task}: measured for this model in another column"
+    return f"{column.task}: " + ("the result lacks this metric" if records else "not run for this model")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _plain_first(variant: _Variant) -> tuple:
+    return (
+        variant.protocol != "released",
+        variant.prompts != "default",
+        variant.limit or math.inf,
+        variant.version,
+    )
+
+
+def _difference(variant: _Variant | None, variants: Sequence[_Variant]) -> str:
+    """What sets a variant apart from its siblings, in words."""
+    if variant is None or len(variants) < 2:
+        return ""
+
+    def differs(field: str) -> bool:
+        return len({getattr(other, field) for other in variants}) > 1
+
+    parts = []
+    if differs("version"):
+        parts.append(f"v{variant.version}")
+    if differs("protocol"):
+        parts.append(variant.protocol)
+    if differs("prompts"):
+        parts.append(f"{variant.prompts} prompts")
+    if differs("limit"):
+        parts.append("all items" if variant.limit is None else f"limit {variant.limit:,}")
+    return ", ".join(parts)
+
+
+def _remarks(columns: Sequence[Column], records: Sequence[Record]) -> tuple[str, ...]:
+    """What holds for the table as a whole: how it was measured, on how many items, and what is not in it."""
+    measured = [record for record in records if record.metrics]
+    variants = {_Variant.of(record) for record in measured}
+    remarks = []
+    if variants:
+        protocols = sorted({variant.protocol for variant in variants}, reverse=True)
+        prompts = sorted({variant.prompts for variant in variants})
+        how = f"Protocol {' and '.join(protocols)}, prompts {' and '.join(prompts)}"
+        limits = {variant.limit for variant in variants}
+        if limits != {None}:
+            numbers = [f"at most {limit:,}" for limit in sorted(limits - {None})] + ["all"] * (None in limits)
+            how += f"; {' or '.join(numbers)} items a dataset: not a full measurement"
+        remarks.append(how + ".")
+    shown = {task for column in columns for task in (column.task, *column.average_over) if task}
+    counts: dict[str, list[str]] = {}  # "1,000" -> the tasks of that size
+    for task in dict.fromkeys(record.task for record in measured):
+        sizes = {record.n for record in measured if record.task == task and record.n is not None}
+        if task in shown and sizes:
+            size = f"{min(sizes):,}" + (f"–{max(sizes):,}" if len(sizes) > 1 else "")
+            counts.setdefault(size, []).append(task)
+    if counts:
+        remarks.append("; ".join(f"n = {size}: {', '.join(tasks)}" for size, tasks in counts.items()) + ".")
+    return (*remarks, *_left_out(columns, records))
+
+
+def _left_out(columns: Sequence[Column], records: Sequence[Record]) -> list[str]:
+    """Tasks without a column, with the reason; one line for tasks that share it."""
+    shown = {task for column in columns for task in (column.task, *column.average_over) if task}
+    reasons: dict[str, list[str]] = {}
+    for record in records:
+        if record.task not in shown and record.skipped:
+            tasks = reasons.setdefault(_one_line(record.skipped), [])
+            if record.task not in tasks:
+                tasks.append(record.task)
+    return [f"Skipped: {', '.join(tasks)}: {reason}" for reason, tasks in reasons.items()]
+
+
+def _further_columns(layout: Layout, records: Sequence[Record]) -> list[Column]:
+    """Columns for tasks that the layout does not have."""
+    known = {task for column in layout.columns for task in (column.task, *column.average_over)}
+    further = []
+    for task in dict.fromkeys(record.task for record in records):
+        if task in known:
+            continue
+        elsewhere = [
+            column for other in layouts().values() for column in other.columns if column.task == task
+        ]
+        further += elsewhere or _headline(task, records)
+    return further
+
+
+def _headline(task: str, records: Sequence[Record]) -> list[Column]:
+    """The headline column of a task that no layout has; of a task that is no longer registered, its first metric."""
+    from hierbench import registry  # the task's code says which way is better; importing it takes seconds
+
+    try:
+        spec = registry.task(task).spec
+        metric = next(metric for metric in spec.metrics if metric.name == spec.headline)
+        better = "higher" if metric.higher_is_better else "lower"
+        return [Column(task, metric.title, metric.name, metric.unit, task, better)]
+    except UnknownNameError:
+        names = next(
+            (list(record.metrics) for record in records if record.task == task and record.metrics), []
+        )
+        return [Column(task, name, name, "raw", task, better="") for name in names[:1]]
+
+
+# ----------------------------------------------------------------------------------------------- published figures
+
+
+def published(name: str) -> Table:
+    """The figures that a paper prints, as a table of its own, marked as not measured.
+
+    Raises UnknownNameError where no such figures are stored.
+    """
+    documents = _documents("published")
+    if name not in documents:
+        raise UnknownNameError(f"no published figures {name!r}: known are {', '.join(documents)}")
+    document = documents[name]
+    by_key = {column.key: column for column in layout(document["layout"]).columns}
+    columns = tuple(by_key[key] for key in document["columns"])
+    rows = tuple(
+        Row(
+            model,
+            "",
+            tuple(_published_cell(column, value) for column, value in zip(columns, values, strict=True)),
+        )
+        for model, values in document["rows"].items()
+    )
+    return Table(
+        title=f"PUBLISHED, not measured by hierbench: {document['title']}",
+        columns=columns,
+        rows=rows,
+        remarks=(f"Source: {document['source']}.", *document["notes"], "–: not printed in the source."),
+        measured=False,
+    )
+
+
+def _published_cell(column: Column, value: float | None) -> Cell:
+    """Papers print fractions as percent; a cell holds what a record would."""
+    if value is None:
+        return Cell()
+    return Cell(Estimate(value / 100 if column.unit == "fraction" else value))

@@ -1,0 +1,160 @@
+"""What the lineage's adapters share: a checkpoint in the released layout becomes tangent features and a geometry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from hierbench.contracts import Fit, Geometry, ModelCard
+from hierbench.data.fetch import sha256
+from hierbench.data.images import to_square
+from hierbench.errors import CheckpointError, EncodingError, UsageError
+from hierbench.geometry import Lorentz, Sphere
+from hierbench.model_adapters._foreign import DTYPES, arithmetic
+from hierbench.reference.checkpoint import load_dual_encoder
+from hierbench.reference.dual_encoder import TEMPERATURES, DualEncoder, Layout
+from hierbench.reference.encoders import pack_step
+from hierbench.reference.packing import chunks, pack
+from hierbench.reference.tokenizer import tokenize
+
+IMAGES_AT_ONCE = {"cpu": 8}
+"""Images a forward pass: on the CPU, activations of more fall out of the cache. Elsewhere the batch as it comes."""
+
+TOKENS_AT_ONCE = {"cpu": 4096}
+"""Tree nodes a pack (benchmarks/bench_text.py)."""
+
+
+def load(
+    family: str,
+    layout: Layout,
+    checkpoint: str | None,
+    *,
+    name: str | None,
+    device: str,
+    dtype: str,
+    paper: str,
+    keep_end: bool = True,
+) -> LineageAdapter:
+    """The adapter of a checkpoint file; `name` defaults to the file's stem. Raises CheckpointError, UsageError."""
+    if checkpoint is None:
+        raise CheckpointError(
+            f"family {family} needs a checkpoint: give --checkpoint FILE or a name of the catalog"
+        )
+    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+        raise UsageError(
+            f"device {device} was asked for, but this machine or this torch has no CUDA: use cpu"
+        )
+    path = Path(checkpoint)
+    model = load_dual_encoder(path, layout)
+    return adapt(
+        model.requires_grad_(False).to(device),
+        family,
+        name=name or path.stem,
+        source=str(path),
+        digest=sha256(path),
+        dtype=dtype,
+        paper=paper,
+        keep_end=keep_end,
+    )
+
+
+def adapt(
+    model: DualEncoder,
+    family: str,
+    *,
+    name: str,
+    source: str = "a model in memory",
+    digest: str | None = None,
+    dtype: str = "float32",
+    paper: str | None = None,
+    keep_end: bool = True,
+) -> LineageAdapter:
+    """The adapter of a model in memory (one in training, say), where it is and without changing it.
+
+    `keep_end=False` truncates over-long captions as UNCHA's released code does. Raises UsageError for an unknown dtype.
+    """
+    if dtype not in DTYPES:
+        raise UsageError(f"dtype {dtype!r} is not offered: choose {', '.join(DTYPES)}")
+    mean, std = model.pixel_mean.flatten().tolist(), model.pixel_std.flatten().tolist()
+    card = ModelCard(
+        name=name,
+        family=family,
+        source=source,
+        embedding_dim=model.embed_dim,
+        image_size=model.image_size,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        preprocessing=f"{model.image_size} px bicubic, mean {_short(mean)}, std {_short(std)}, "
+        f"{model.textual.context} tokens, end token {'kept' if keep_end else 'lost when truncated'}",
+        sha256=digest,
+        dtype=dtype,
+        paper=paper,
+        notes=_scalars(model),
+    )
+    geometry = Lorentz(float(model.curvature())) if model.is_hyperbolic else Sphere()
+    return LineageAdapter(card, geometry, model, keep_end)
+
+
+@dataclass(frozen=True)
+class LineageAdapter:
+    """A dual encoder of the lineage. Curvature, scales and pixel statistics are the checkpoint's, unclamped."""
+
+    card: ModelCard
+    geometry: Geometry
+    model: DualEncoder
+    keep_end: bool = True
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    def preprocess(self, image: Image.Image, fit: Fit) -> Tensor:
+        """RGB image -> (3, H, W) in [0, 1]; normalised when encoded."""
+        return to_square(image, self.card.image_size, fit)
+
+    @torch.inference_mode()
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """(B, 3, H, W) in [0, 1] -> (B, D) float32, on the model's device. Raises EncodingError for another shape."""
+        size = self.card.image_size
+        if pixels.shape[1:] != (3, size, size):
+            raise EncodingError(
+                f"{self.card.name} reads images as (B, 3, {size}, {size}), got {tuple(pixels.shape)}"
+            )
+        at_once = IMAGES_AT_ONCE.get(self.device.type, len(pixels))
+        features = [torch.empty(0, self.card.embedding_dim, device=self.device)]
+        with arithmetic(self.device, self.card.dtype):
+            for part in pixels.split(max(at_once, 1)):
+                part = part.to(self.device, torch.float32, non_blocking=True)
+                features.append(self.model.image_tangents(part))
+        return torch.cat(features)
+
+    @torch.inference_mode()
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """-> (len(texts), D) float32, on the model's device; common beginnings are computed once."""
+        tokens = tokenize(texts, context=self.model.textual.context, keep_end=self.keep_end)
+        features = torch.empty(len(texts), self.card.embedding_dim, device=self.device)
+        step = pack_step(self.device)
+        with arithmetic(self.device, self.card.dtype):
+            for rows in chunks(tokens, TOKENS_AT_ONCE.get(self.device.type, 65_536)):
+                features[rows] = self.model.text_tangents(pack([tokens[row] for row in rows], step=step))
+        return features
+
+
+def _scalars(model: DualEncoder) -> dict[str, float]:
+    """The learned scalars for the card, as factors rather than logs."""
+    notes = {name: float(getattr(model, name).exp()) for name in TEMPERATURES[model.layout]}
+    if model.is_hyperbolic:
+        notes |= {
+            "curvature": float(model.curvature()),
+            "visual_alpha": float(model.visual_alpha.exp()),
+            "textual_alpha": float(model.textual_alpha.exp()),
+        }
+    return notes
+
+
+def _short(values: Sequence[float]) -> str:
+    return "/".join(f"{value:.4g}" for value in values)

@@ -1,0 +1,262 @@
+"""CLIP models in transformers' layout, as a folder or a hub name (the HierarCaps fine-tuned ones, say)."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import open_clip
+import torch
+import transformers
+from PIL import Image
+from torch import Tensor
+
+from hierbench.contracts import Fit, Geometry, ModelCard
+from hierbench.data import fetch
+from hierbench.data.images import to_square
+from hierbench.errors import CheckpointError, UsageError
+from hierbench.geometry import Sphere
+from hierbench.model_adapters._foreign import arithmetic, one_line, quietly, ready
+
+TEXT_BATCH = 256
+HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
+WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+CLIP_VOCABULARY = 49408
+
+
+def load(
+    checkpoint: str | None = None, *, name: str | None = None, device: str = "cpu", dtype: str = "float32"
+) -> HfClipAdapter:
+    """`checkpoint` is a folder with config.json and weights, or a hub name ORG/REPO, perhaps with @REVISION.
+
+    A folder without tokenizer or image processor files gets those of OpenAI's CLIP, and the card's notes say
+    so. Code that comes with a repository is never run. Raises CheckpointError, UsageError.
+    """
+    if not checkpoint:
+        raise UsageError("hf_clip needs a folder in transformers' layout or a hub name, hf_clip:ORG/REPO")
+    folder = _folder(checkpoint)
+    _check_kind(folder)
+    model = ready(_model(folder), device, dtype, checkpoint)
+    text, vision = model.config.text_config, model.config.vision_config
+    tokenize, tokenizer = _tokenizer(folder, text.max_position_embeddings, text.vocab_size)
+    pixels, processor = _pixels(folder, vision.image_size)
+    card = ModelCard(
+        name=name or _name(checkpoint),
+        family="hf_clip",
+        source=checkpoint,
+        embedding_dim=model.config.projection_dim,
+        image_size=pixels.side,
+        parameters=sum(p.numel() for p in model.parameters()),
+        preprocessing=pixels.words(),
+        sha256=_weights_sha256(folder),
+        dtype=dtype,
+        notes={"tokenizer": tokenizer, "image processor": processor},
+    )
+    return HfClipAdapter(card, Sphere(), model, tokenize, pixels, torch.device(device))
+
+
+@dataclass(frozen=True)
+class HfClipAdapter:
+    """A transformers CLIPModel; features are its projected ones before normalisation."""
+
+    card: ModelCard
+    geometry: Geometry
+    model: transformers.CLIPModel
+    tokenize: Callable[[list[str]], list[list[int]]]
+    pixels: Pixels
+    device: torch.device
+
+    def preprocess(self, image: Image.Image, fit: Fit) -> Tensor:
+        """RGB image -> (3, H, W) in [0, 1]."""
+        return self.pixels.read(image, fit)
+
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """(B, 3, H, W) in [0, 1] -> (B, D)."""
+        with arithmetic(self.device, self.card.dtype):
+            pixels = pixels.to(self.device, torch.float32, non_blocking=True)
+            mean, std = (
+                torch.tensor(values, device=self.device).view(3, 1, 1)
+                for values in (self.pixels.mean, self.pixels.std)
+            )
+            return _features(self.model.get_image_features(pixel_values=(pixels - mean) / std))
+
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """-> (len(texts), D). The tower is causal, so each batch is padded to its own longest text only."""
+        features = torch.empty(len(texts), self.card.embedding_dim, device=self.device)
+        ids = self.tokenize(list(texts)) if len(texts) else []
+        order = sorted(range(len(ids)), key=lambda row: len(ids[row]))
+        with arithmetic(self.device, self.card.dtype):
+            for start in range(0, len(order), TEXT_BATCH):
+                rows = order[start : start + TEXT_BATCH]
+                longest = len(ids[rows[-1]])
+                # Padded with the end token: the feature is taken at the first of them.
+                batch = torch.tensor([ids[row] + [ids[row][-1]] * (longest - len(ids[row])) for row in rows])
+                features[rows] = _features(self.model.get_text_features(input_ids=batch.to(self.device)))
+        return features
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """How an image becomes the model's square: resize to `shorter` (None = squeeze), cut out `side`."""
+
+    side: int
+    shorter: int | None
+    resample: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def read(self, image: Image.Image, fit: Fit) -> Tensor:
+        """RGB image -> (3, side, side) in [0, 1]."""
+        if fit == Fit.SQUEEZE or self.shorter is None:
+            return to_square(image, self.side, Fit.SQUEEZE, self.resample)
+        square = to_square(image, self.shorter, Fit.CROP, self.resample)
+        margin = (self.shorter - self.side) // 2
+        return square[:, margin : margin + self.side, margin : margin + self.side].contiguous()
+
+    def words(self) -> str:
+        """For the card."""
+        how = "squeezed" if self.shorter is None else f"shorter side to {self.shorter}, centre crop"
+        mean, std = ("/".join(f"{value:.5g}" for value in values) for values in (self.mean, self.std))
+        return f"{how} to {self.side} ({self.resample}), mean {mean}, std {std}"
+
+
+@contextlib.contextmanager
+def _silent_transformers() -> Iterator[None]:
+    """Without its log lines and its loading bar."""
+    from transformers.utils import logging
+
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        with quietly():
+            yield
+    finally:
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _features(output: Any) -> Tensor:
+    """transformers 5 wraps what transformers 4 returned as it was."""
+    return (output if isinstance(output, Tensor) else output.pooler_output).float()
+
+
+def _folder(checkpoint: str) -> Path:
+    path = Path(checkpoint).expanduser()
+    if path.is_dir():
+        return path
+    if path.exists():
+        raise CheckpointError(f"{path} is a file: hf_clip reads a folder with config.json and weights")
+    name = HUB_NAME.fullmatch(checkpoint)
+    if not name:
+        raise CheckpointError(f"no folder {path}, and no hub name of the form ORG/REPO either")
+    return fetch.hub_snapshot(name[1], name[2])
+
+
+def _name(checkpoint: str) -> str:
+    hub = HUB_NAME.fullmatch(checkpoint)
+    return Path(hub[1] if hub and not Path(checkpoint).is_dir() else checkpoint).expanduser().resolve().name
+
+
+def _check_kind(folder: Path) -> None:
+    """Refuse what is no CLIP before anything is built."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"{folder} has no config.json: not a model in transformers' layout") from None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{folder / 'config.json'} cannot be read: {one_line(error)}") from error
+    kind = config.get("model_type") if isinstance(config, dict) else None
+    if kind != "clip":
+        raise CheckpointError(f"{folder} holds a model of type {kind!r}: hf_clip reads the type 'clip' only")
+
+
+def _model(folder: Path) -> transformers.CLIPModel:
+    try:
+        with _silent_transformers():
+            model, report = transformers.CLIPModel.from_pretrained(
+                folder, local_files_only=True, output_loading_info=True, dtype=torch.float32
+            )
+    except Exception as error:
+        raise CheckpointError(f"{folder} does not load as a CLIP model: {one_line(error)}") from error
+    for kind in ("missing_keys", "mismatched_keys", "unexpected_keys"):
+        # Old files carry the position numbers, which are no weights.
+        names = sorted(str(key) for key in report.get(kind) or () if not str(key).endswith("position_ids"))
+        if names:
+            raise CheckpointError(
+                f"{folder} does not fit CLIPModel: {kind.replace('_', ' ')} {', '.join(names[:5])}"
+                + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+            )
+    return model
+
+
+def _tokenizer(folder: Path, context: int, vocabulary: int) -> tuple[Callable, str]:
+    """(texts -> token ids with start and end, at most `context` each; where the tokenizer came from)."""
+    if (folder / "tokenizer.json").is_file() or (folder / "vocab.json").is_file():
+        try:
+            with _silent_transformers():
+                own = transformers.AutoTokenizer.from_pretrained(
+                    folder, local_files_only=True, trust_remote_code=False
+                )
+        except Exception as error:
+            raise CheckpointError(f"the tokenizer in {folder} cannot be read: {one_line(error)}") from error
+        return partial(_own_ids, own, context), "the folder's own"
+    if vocabulary != CLIP_VOCABULARY:
+        raise CheckpointError(f"{folder} has no tokenizer, and its vocabulary is not CLIP's: copy one there")
+    return partial(
+        _clip_ids, open_clip.SimpleTokenizer(context_length=context)
+    ), "OpenAI CLIP's, as the folder has none"
+
+
+def _own_ids(tokenizer: Any, context: int, texts: list[str]) -> list[list[int]]:
+    return tokenizer(texts, truncation=True, max_length=context)["input_ids"]
+
+
+def _clip_ids(tokenizer: open_clip.SimpleTokenizer, texts: list[str]) -> list[list[int]]:
+    padded = tokenizer(texts)  # the end token has the highest id
+    return [row[: end + 1] for row, end in zip(padded.tolist(), padded.argmax(1).tolist(), strict=True)]
+
+
+def _pixels(folder: Path, image_size: int) -> tuple[Pixels, str]:
+    """(the folder's image processor in our terms, where it came from)."""
+    files = ("preprocessor_config.json", "processor_config.json")
+    if not any((folder / file).is_file() for file in files):
+        processor = transformers.CLIPImageProcessor(
+            size={"shortest_edge": image_size}, crop_size={"height": image_size, "width": image_size}
+        )
+        origin = "OpenAI CLIP's, as the folder has none"
+    else:
+        try:
+            with _silent_transformers():
+                processor = transformers.CLIPImageProcessor.from_pretrained(folder, local_files_only=True)
+        except Exception as error:
+            raise CheckpointError(
+                f"the image processor in {folder} cannot be read: {one_line(error)}"
+            ) from error
+        origin = "the folder's own"
+    size, crop = dict(processor.size), dict(processor.crop_size or {})
+    shorter = size.get("shortest_edge")
+    target = crop if processor.do_center_crop else size
+    side = target.get("height") or target.get("shortest_edge")
+    if side != image_size or target.get("width", side) != side or (shorter or side) < side:
+        raise CheckpointError(
+            f"the image processor in {folder} makes {target or size}, the model reads squares of {image_size}"
+        )
+    resample = Image.Resampling(int(processor.resample)).name.lower()
+    mean, std = tuple(processor.image_mean), tuple(processor.image_std)
+    return Pixels(side, shorter, resample, mean, std), origin
+
+
+def _weights_sha256(folder: Path) -> str:
+    """Of the weight file; of the list of hashes where there are several."""
+    for pattern in WEIGHTS:
+        hashes = [fetch.sha256(file) for file in sorted(folder.glob(pattern))]
+        if hashes:
+            return hashes[0] if len(hashes) == 1 else hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+    raise CheckpointError(f"{folder} has no weights: expected {' or '.join(WEIGHTS)}")

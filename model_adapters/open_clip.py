@@ -1,0 +1,207 @@
+"""Every model and weight tag that open_clip knows (OpenAI's included), hub repositories, and local files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import open_clip
+import torch
+from open_clip.transform import PreprocessCfg, image_transform_v2
+from PIL import Image
+from torch import Tensor, nn
+
+from hierbench.contracts import Fit, Geometry, ModelCard
+from hierbench.data import fetch
+from hierbench.errors import CheckpointError, UsageError
+from hierbench.geometry import Sphere
+from hierbench.model_adapters._foreign import arithmetic, one_line, quietly, ready, state_sha256
+from hierbench.registry import lookup
+
+TEXT_BATCH = 256
+RANDOM_SEED = 0  # of MODEL/random
+
+
+def load(
+    checkpoint: str | None = None, *, name: str | None = None, device: str = "cpu", dtype: str = "float32"
+) -> OpenClipAdapter:
+    """`checkpoint` is one of
+
+    MODEL/TAG        a name and tag of `open_clip.list_pretrained()`, such as ViT-B-32/openai
+    MODEL/random     untrained weights, always the same ones
+    MODEL@FILE       weights of a local file; unpickled with weights_only=True
+    hf-hub:ORG/REPO  a hub repository in open_clip's layout; local-dir:FOLDER a folder in it
+
+    Raises UnknownNameError (with the nearest names), UsageError, CheckpointError.
+    """
+    if not checkpoint:
+        raise UsageError("open_clip needs MODEL/TAG, MODEL/random, MODEL@FILE or hf-hub:ORG/REPO")
+    if checkpoint.startswith(("hf-hub:", "local-dir:")):
+        found = _from_repository(checkpoint)
+    elif "@" in checkpoint:
+        found = _from_file(*checkpoint.split("@", 1))
+    else:
+        found = _from_tag(checkpoint)
+    model = ready(found.model, device, dtype, found.source)
+    config = PreprocessCfg(**open_clip.get_model_preprocess_cfg(model))
+    side = _side(config.size, checkpoint)
+    with quietly():
+        tokenizer = _attempt(checkpoint, lambda: open_clip.get_tokenizer(found.architecture))
+    with arithmetic(torch.device(device), "float32"):
+        dim = model.encode_text(tokenizer([""]).to(device)).shape[-1]
+    card = ModelCard(
+        name=name or found.name,
+        family="open_clip",
+        source=found.source,
+        embedding_dim=dim,
+        image_size=side,
+        parameters=sum(p.numel() for p in model.parameters()),
+        preprocessing=f"{config.resize_mode} to {side} ({config.interpolation}), mean {_short(config.mean)}, "
+        f"std {_short(config.std)}",
+        sha256=found.sha256,
+        dtype=dtype,
+        notes={"architecture": found.architecture, "quick_gelu": found.quick_gelu},
+    )
+    return OpenClipAdapter(card, Sphere(), model, tokenizer, config, torch.device(device))
+
+
+@dataclass(frozen=True)
+class OpenClipAdapter:
+    """An open_clip model; features are what its towers give before normalisation."""
+
+    card: ModelCard
+    geometry: Geometry
+    model: nn.Module
+    tokenizer: object
+    config: PreprocessCfg
+    device: torch.device
+
+    def preprocess(self, image: Image.Image, fit: Fit) -> Tensor:
+        """RGB image -> (3, H, W) in [0, 1]: CROP is the model's own transform, SQUEEZE resizes both sides."""
+        config = replace(self.config, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))  # normalised when encoded
+        if fit == Fit.SQUEEZE:
+            config = replace(config, resize_mode="squash")
+        return image_transform_v2(config, is_train=False)(image)
+
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """(B, 3, H, W) in [0, 1] -> (B, D)."""
+        with arithmetic(self.device, self.card.dtype):
+            pixels = pixels.to(self.device, torch.float32, non_blocking=True)
+            mean, std = (
+                torch.tensor(values, device=self.device).view(3, 1, 1)
+                for values in (self.config.mean, self.config.std)
+            )
+            return self.model.encode_image((pixels - mean) / std).float()
+
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """-> (len(texts), D), in batches of TEXT_BATCH."""
+        parts = []
+        with arithmetic(self.device, self.card.dtype):
+            for start in range(0, len(texts), TEXT_BATCH):
+                tokens = self.tokenizer(list(texts[start : start + TEXT_BATCH])).to(self.device)
+                parts.append(self.model.encode_text(tokens).float())
+        return torch.cat(parts) if parts else torch.empty(0, self.card.embedding_dim)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A model that open_clip built, and what its card says."""
+
+    model: nn.Module
+    architecture: str  # what get_tokenizer takes
+    name: str
+    source: str
+    sha256: str
+    quick_gelu: bool
+
+
+def _from_tag(reference: str) -> _Found:
+    if reference.replace("/", "-") in open_clip.list_models():  # OpenAI writes ViT-B/32
+        raise UsageError(
+            f"open_clip model {reference} needs weights: {_choices(reference.replace('/', '-'))}"
+        )
+    architecture, _, tag = reference.rpartition("/")
+    architecture = _architecture(architecture or tag)
+    if tag == "random":
+        return _untrained(architecture)
+    tags = open_clip.list_pretrained_tags_by_model(architecture)
+    if not tags:
+        raise UsageError(f"open_clip has no weights for {architecture}: {_choices(architecture)}")
+    lookup(f"tag of open_clip model {architecture}", tag, dict.fromkeys(tags))
+    config = open_clip.get_pretrained_cfg(architecture, tag)
+    # Weights trained with the quick GELU are offered under names without it too, where open_clip only warns.
+    quick = bool(config.get("quick_gelu") or open_clip.get_model_config(architecture).get("quick_gelu"))
+    file = Path(_attempt(reference, lambda: open_clip.download_pretrained(config)))
+    model = _create(reference, architecture, pretrained=tag, force_quick_gelu=quick)
+    source = config.get("hf_hub") or config.get("url") or str(file)
+    return _Found(model, architecture, f"{architecture}-{tag}", source, fetch.sha256(file), quick)
+
+
+def _from_file(architecture: str, file: str) -> _Found:
+    architecture, path = _architecture(architecture), Path(file).expanduser()
+    if not path.is_file():
+        raise CheckpointError(f"no file {path}: give the weights of {architecture} as {architecture}@FILE")
+    model = _create(str(path), architecture, pretrained=str(path))
+    quick = bool(open_clip.get_model_config(architecture).get("quick_gelu"))
+    return _Found(model, architecture, path.stem, str(path), fetch.sha256(path), quick)
+
+
+def _from_repository(reference: str) -> _Found:
+    model = _create(
+        reference, reference, require_pretrained=True
+    )  # else open_clip goes on with random weights
+    config = _attempt(reference, lambda: open_clip.get_model_config(reference))
+    name = reference.partition(":")[2].rstrip("/").rpartition("/")[2]
+    return _Found(model, reference, name, reference, state_sha256(model), bool(config.get("quick_gelu")))
+
+
+def _untrained(architecture: str) -> _Found:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(RANDOM_SEED)
+        model = _create(architecture, architecture, pretrained_text=False)
+    quick = bool(open_clip.get_model_config(architecture).get("quick_gelu"))
+    source = f"untrained, seed {RANDOM_SEED}"
+    return _Found(model, architecture, f"{architecture}-random", source, state_sha256(model), quick)
+
+
+def _architecture(name: str) -> str:
+    """The name as open_clip lists it. Raises UnknownNameError with the nearest ones."""
+    name = name.replace("/", "-")
+    lookup("open_clip model", name, dict.fromkeys(open_clip.list_models()))
+    return name
+
+
+def _choices(architecture: str) -> str:
+    tags = [*open_clip.list_pretrained_tags_by_model(architecture), "random"]
+    return f"{architecture}/TAG with TAG one of {', '.join(tags)}, or {architecture}@FILE"
+
+
+def _create(what: str, architecture: str, **options) -> nn.Module:
+    return _attempt(what, lambda: open_clip.create_model(architecture, **options))
+
+
+def _attempt(what: str, call):
+    """`call()`, any failure of the library or the network as one CheckpointError."""
+    try:
+        with quietly():
+            return call()
+    except Exception as error:
+        reason = one_line(error)
+        hint = ""
+        if any(word in reason for word in ("download", "connect", "Connection", "offline", "resolve host")):
+            hint = "; connect once to fetch it, or give a local file as MODEL@FILE"
+        raise CheckpointError(f"open_clip cannot load {what}: {reason}{hint}") from error
+
+
+def _side(size: int | Sequence[int], what: str) -> int:
+    height, width = (size, size) if isinstance(size, int) else size
+    if height != width:
+        raise CheckpointError(
+            f"open_clip model {what} reads {height} x {width} pixels; only squares are supported"
+        )
+    return height
+
+
+def _short(values: Sequence[float]) -> str:
+    return "/".join(f"{value:.5g}" for value in values)

@@ -1,0 +1,81 @@
+"""HierarCaps retrieval as published: a chain of captions found by widening the radius (PROTOCOLS §5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from hierbench.contracts import EmbeddingRequests, Embeddings, Fit, Geometry, MetricSpec, Scores, TaskSpec
+from hierbench.data.datasets import CaptionChains
+from hierbench.metrics import bootstrap
+from hierbench.metrics.radial import radial_retrieval
+from hierbench.tasks._shared import image_features, text_features
+
+ROOT = ""  # the empty caption: the root of geometries without an origin
+
+
+@dataclass(frozen=True)
+class HierarCaps:
+    """Precision and recall of the retrieved chain, Kendall's tau of the radii of its four levels."""
+
+    name: str
+    dataset: str
+    title: str
+    protocol: str = "released"
+
+    @property
+    def spec(self) -> TaskSpec:
+        return TaskSpec(
+            name=self.name,
+            title=self.title,
+            version=1,
+            dataset=self.dataset,
+            metrics=(
+                MetricSpec("precision", "Prec", unit="fraction"),
+                MetricSpec("recall", "Rec", unit="fraction"),
+                MetricSpec("d_corr", "d_corr", unit="fraction"),
+            ),
+            headline="d_corr",
+            fit=Fit.CROP,
+            protocol=self.protocol,
+            source="HierarCaps (Alper and Averbuch-Elor, 2024) evaluator; PROTOCOLS §5",
+        )
+
+    def inapplicable(self, geometry: Geometry) -> str | None:
+        return None
+
+    def requests(self, dataset: CaptionChains) -> EmbeddingRequests:
+        return EmbeddingRequests.of(
+            dataset.images.ids, [ROOT, *(text for chain in dataset.captions for text in chain)]
+        )
+
+    def score(self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChains) -> Scores:
+        ids = dataset.images.ids
+        texts = [text for chain in dataset.captions for text in chain]
+        outcome = radial_retrieval(
+            geometry,
+            image_features(embeddings, ids),
+            text_features(embeddings, texts),
+            dataset.owner,
+            texts,
+            text_features(embeddings, [ROOT])[0],
+        )
+        items = {
+            "images": {"image_id": list(ids), "precision": outcome.precision, "recall": outcome.recall},
+            "samples": {
+                "sample_id": list(dataset.sample_ids),
+                "image_id": [ids[position] for position in dataset.owner],
+                "tau": outcome.tau,
+                **{f"radius_l{level}": outcome.radius[:, level - 1] for level in (1, 2, 3, 4)},
+            },
+        }
+        metrics = bootstrap.estimates(outcome.statistic(), len(ids))
+        return Scores(metrics, len(ids), items)
+
+
+TASKS = {
+    "hierarcaps": partial(HierarCaps, "hierarcaps", "hierarcaps", "HierarCaps retrieval"),
+    "hierarcaps/miniature": partial(
+        HierarCaps, "hierarcaps/miniature", "miniature-chains", "Miniature HierarCaps retrieval"
+    ),
+}

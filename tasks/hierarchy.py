@@ -1,0 +1,72 @@
+"""How far off zero-shot predictions are in the WordNet tree of their classes (PROTOCOLS §3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from hierbench import taxonomy
+from hierbench.contracts import EmbeddingRequests, Embeddings, Fit, Geometry, MetricSpec, Scores, TaskSpec
+from hierbench.data.datasets import Classification
+from hierbench.errors import DataError
+from hierbench.metrics import bootstrap
+from hierbench.metrics.hierarchy import hierarchy_items
+from hierbench.tasks.zero_shot import classify, notes, prompts
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Tree metrics of the same predictions as `zero-shot/…` makes, from the same embeddings."""
+
+    dataset: str
+    title: str
+    protocol: str = "released"
+
+    @property
+    def spec(self) -> TaskSpec:
+        return TaskSpec(
+            name=f"hierarchy/{self.dataset}",
+            title=self.title,
+            version=1,
+            dataset=self.dataset,
+            metrics=(
+                MetricSpec("tie", "TIE", higher_is_better=False, unit="raw"),
+                MetricSpec("lca", "LCA", higher_is_better=False, unit="raw"),
+                MetricSpec("jaccard", "Jaccard", unit="fraction"),
+                MetricSpec("precision", "H-precision", unit="fraction"),
+                MetricSpec("recall", "H-recall", unit="fraction"),
+            ),
+            headline="tie",
+            fit=Fit.CROP,
+            protocol=self.protocol,
+            source="HyCoCLIP evaluator; PROTOCOLS §3",
+        )
+
+    def inapplicable(self, geometry: Geometry) -> str | None:
+        return None
+
+    def requests(self, dataset: Classification) -> EmbeddingRequests:
+        return EmbeddingRequests.of(dataset.images.ids, prompts(dataset))
+
+    def score(self, geometry: Geometry, embeddings: Embeddings, dataset: Classification) -> Scores:
+        if dataset.taxonomy is None:
+            raise DataError(f"dataset {dataset.name} names no taxonomy: add `taxonomy:` to its manifest")
+        tree = taxonomy.load(dataset.taxonomy, dataset.class_ids)
+        predicted = classify(geometry, embeddings, dataset)
+        outcomes = hierarchy_items(predicted, dataset.labels, tree)
+        images = {
+            "image_id": list(dataset.images.ids),
+            "label": dataset.labels,
+            "predicted": predicted,
+            **outcomes,
+        }
+        n = len(predicted)
+        return Scores(
+            bootstrap.estimates(bootstrap.means(outcomes), n), n, {"images": images}, notes(dataset)
+        )
+
+
+TASKS = {
+    "hierarchy/imagenet": partial(Hierarchy, "imagenet", "ImageNet hierarchy"),
+    "hierarchy/miniature-things": partial(Hierarchy, "miniature-things", "Miniature things hierarchy"),
+}

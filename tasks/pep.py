@@ -1,0 +1,266 @@
+"""PEP, the probabilistic entailment protocol of ARGENT (§5): do entailment scores tell true pairs from false?
+
+The paper leaves its list of pairs to a supplement that is not public. The lists below are this project's
+reading (PROTOCOLS §4). They alone say which pairs count; PAIRS_VERSION rises when they change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+
+from hierbench.contracts import (
+    EmbeddingRequests,
+    Embeddings,
+    Estimate,
+    Fit,
+    Geometry,
+    MetricSpec,
+    Scores,
+    TaskSpec,
+)
+from hierbench.data.datasets import CaptionChains
+from hierbench.errors import DataError
+from hierbench.metrics import bootstrap
+from hierbench.metrics.entailment import auc_ap_statistic, ties
+from hierbench.tasks._shared import image_features, text_features
+
+PAIRS_VERSION = 1
+
+IMAGE = 4  # the place of the image in its sample's chain, after caption levels 0 to 3
+ROOT = ""  # the empty caption: where geometries without cones look from
+Relation = tuple[int, int]  # places of the general and the specific item in a chain
+
+
+@dataclass(frozen=True)
+class PairList:
+    """Which pairs (general, specific) count.
+
+    Positives: in every sample, place i → place j of its chain for each relation (i, j). Negatives: a pool of
+    captions and a table (pool, images), true where the caption → the image counts.
+    """
+
+    positives: tuple[Relation, ...]
+    negatives: Callable[[CaptionChains], tuple[tuple[str, ...], np.ndarray]]
+
+
+def pool_captions(dataset: CaptionChains) -> tuple[tuple[str, ...], np.ndarray]:
+    """Every caption of the dataset's pool with every image, unless it is one of that image's own.
+
+    Raises DataError for a dataset without a pool.
+    """
+    if not dataset.pool:
+        raise DataError(
+            f"{dataset.name} has no negative captions: put pool.csv (one column, caption) beside its split.csv"
+        )
+    return dataset.pool, ~_own(dataset, dataset.pool)
+
+
+def finest_of_others(dataset: CaptionChains, others: int = 100) -> tuple[tuple[str, ...], np.ndarray]:
+    """For every image the finest captions of the first `others` samples, in file order, of other images."""
+    first = others + int(np.bincount(dataset.owner).max())  # among them every image finds its `others`
+    pool = tuple(chain[-1] for chain in dataset.captions[:first])
+    other = dataset.owner[:first, None] != np.arange(len(dataset.images.ids))
+    return pool, other & (np.cumsum(other, axis=0) <= others) & ~_own(dataset, pool)
+
+
+CLEANED = PairList(
+    positives=(
+        (0, 1),
+        (0, 2),
+        (0, 3),
+        (1, 2),
+        (1, 3),
+        (2, 3),
+        (0, IMAGE),
+        (1, IMAGE),
+        (2, IMAGE),
+        (3, IMAGE),
+    ),
+    negatives=pool_captions,
+)
+UNCLEANED = PairList(
+    positives=((0, IMAGE), (1, IMAGE), (2, IMAGE), (3, IMAGE)),
+    negatives=finest_of_others,
+)
+
+
+@dataclass(frozen=True)
+class Pep:
+    """AUC-ROC and AP of p(general, specific) = max(1 − 2φ/π, 0), φ the exterior angle at the general item.
+
+    Beside the headline: the same for each group of positives against the same negatives; `direction_auc`,
+    positives against themselves reversed; ties. `radial` tasks serve geometries without cones, seen from the
+    empty caption; the other tasks leave those blank. Intervals resample samples (those of one image together)
+    with the pool fixed.
+    """
+
+    name: str
+    dataset: str
+    title: str
+    pairs: PairList
+    radial: bool = False
+    protocol: str = "released"
+
+    @property
+    def spec(self) -> TaskSpec:
+        return TaskSpec(
+            name=self.name,
+            title=self.title,
+            version=PAIRS_VERSION,
+            dataset=self.dataset,
+            metrics=(
+                MetricSpec("auc", "AUC", unit="fraction"),
+                MetricSpec("ap", "AP", unit="fraction"),
+                *(
+                    MetricSpec(f"{metric}_{group}", f"{metric.upper()} {group}", unit="fraction")
+                    for group in groups(self.pairs.positives)
+                    for metric in ("auc", "ap")
+                ),
+                MetricSpec("direction_auc", "Direction AUC", unit="fraction"),
+                MetricSpec("zero_fraction", "Zero scores", higher_is_better=False, unit="fraction"),
+                MetricSpec("distinct", "Distinct scores", unit="raw"),
+            ),
+            headline="auc",
+            fit=Fit.CROP,
+            protocol=self.protocol,
+            source="ARGENT §5; pair list of PROTOCOLS §4",
+        )
+
+    def inapplicable(self, geometry: Geometry) -> str | None:
+        if self.radial and geometry.has_cones:
+            return f"has entailment cones: see {self.name.replace('-radial', '')}"
+        if not self.radial and not geometry.has_cones:
+            base, slash, world = self.name.partition("/")
+            return f"no entailment cone: see {base}-radial{slash}{world}"
+        return None
+
+    def requests(self, dataset: CaptionChains) -> EmbeddingRequests:
+        pool, _ = self.pairs.negatives(dataset)
+        captions = [caption for chain in dataset.captions for caption in chain]
+        return EmbeddingRequests.of(dataset.images.ids, [*([ROOT] if self.radial else []), *captions, *pool])
+
+    def score(self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChains) -> Scores:
+        pairs = self.pair_scores(geometry, embeddings, dataset)
+        n = len(dataset.images.ids)
+
+        def unit(scores: np.ndarray) -> np.ndarray:  # each pair is resampled with its sample's image
+            return np.broadcast_to(dataset.owner, scores.shape).ravel()
+
+        statistics = [
+            auc_ap_statistic(chosen.ravel(), unit(chosen), pairs.negative, pairs.image, n, group)
+            for group, rows in {"": range(len(pairs.forward)), **groups(self.pairs.positives)}.items()
+            for chosen in [pairs.forward[rows]]
+        ]
+        direction = auc_ap_statistic(
+            pairs.forward.ravel(), unit(pairs.forward), pairs.backward.ravel(), unit(pairs.backward), n
+        )
+        statistics.append(lambda counts: {"direction_auc": direction(counts)["auc"]})
+        metrics = bootstrap.estimates(bootstrap.together(*statistics), n)
+        scores = np.concatenate([pairs.forward.ravel(), pairs.negative])
+        metrics |= {name: Estimate(value) for name, value in ties(scores).items()}
+        note = f"{pairs.forward.size:,} positive and {pairs.negative.size:,} negative pairs"
+        return Scores(metrics, len(dataset.sample_ids), _items(dataset, self.pairs, pairs), (note,))
+
+    def pair_scores(self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChains) -> PairScores:
+        """Entailment scores of all pairs."""
+        pool, counted = self.pairs.negatives(dataset)
+        root = geometry.lift(text_features(embeddings, [ROOT])[0]) if self.radial else None
+        entails = partial(geometry.entailment, root=root)
+        images = geometry.lift(image_features(embeddings, dataset.images.ids))
+        levels = [text_features(embeddings, level) for level in zip(*dataset.captions, strict=True)]
+        chain = [*map(geometry.lift, levels), images[dataset.owner]]  # five places of (samples, D)
+        general = torch.cat([chain[i] for i, _ in self.pairs.positives])
+        specific = torch.cat([chain[j] for _, j in self.pairs.positives])
+        shape = len(self.pairs.positives), len(dataset.sample_ids)
+        caption, image = np.nonzero(counted)
+        return PairScores(
+            forward=entails(general, specific, paired=True).numpy().reshape(shape),
+            backward=entails(specific, general, paired=True).numpy().reshape(shape),
+            caption=[pool[row] for row in caption],
+            image=image,
+            negative=entails(geometry.lift(text_features(embeddings, pool)), images).numpy()[counted],
+        )
+
+
+@dataclass(frozen=True)
+class PairScores:
+    """Entailment scores of S samples under R relations, and of Q negative pairs."""
+
+    forward: np.ndarray  # (R, S) general → specific
+    backward: np.ndarray  # (R, S) the same pairs reversed
+    caption: list[str]  # the Q general items
+    image: np.ndarray  # (Q,) positions of the specific ones
+    negative: np.ndarray  # (Q,)
+
+
+def groups(relations: tuple[Relation, ...]) -> dict[str, list[int]]:
+    """Rows of `relations` by the group that has a figure: between captions, with an image, each relation alone."""
+    between = [row for row, (_, specific) in enumerate(relations) if specific != IMAGE]
+    with_image = [row for row, (_, specific) in enumerate(relations) if specific == IMAGE]
+    united = {"text_text": between, "text_image": with_image} if between and with_image else {}
+    return {**united, **{relation_name(relation): [row] for row, relation in enumerate(relations)}}
+
+
+def relation_name(relation: Relation) -> str:
+    """(0, 2) -> "l1_l3", (3, IMAGE) -> "l4_image"."""
+    return "_".join("image" if place == IMAGE else f"l{place + 1}" for place in relation)
+
+
+def _own(dataset: CaptionChains, pool: tuple[str, ...]) -> np.ndarray:
+    """(len(pool), images): whether the caption is one of the image's own, compared as strings."""
+    images_of: dict[str, list[int]] = {}
+    for chain, image in zip(dataset.captions, dataset.owner.tolist(), strict=True):
+        for caption in chain:
+            images_of.setdefault(caption, []).append(image)
+    own = np.zeros((len(pool), len(dataset.images.ids)), bool)
+    for row, caption in enumerate(pool):
+        own[row, images_of.get(caption, [])] = True
+    return own
+
+
+def _items(dataset: CaptionChains, listed: PairList, pairs: PairScores) -> dict[str, dict]:
+    """Tables of the headline's pairs and of the positives reversed; a negative pair belongs to no one sample."""
+    positive = _chain_table(dataset, listed.positives, pairs.forward)
+    negatives = len(pairs.negative)
+    return {
+        "pairs": {
+            "sample_id": [*positive["sample_id"], *[""] * negatives],
+            "general": [*positive["general"], *pairs.caption],
+            "specific": [*positive["specific"], *(dataset.images.ids[position] for position in pairs.image)],
+            "relation": [*positive["relation"], *["negative"] * negatives],
+            "label": np.repeat([1, 0], [len(positive["score"]), negatives]),
+            "score": np.concatenate([positive["score"], pairs.negative]),
+        },
+        "reversed": _chain_table(dataset, tuple((j, i) for i, j in listed.positives), pairs.backward),
+    }
+
+
+def _chain_table(dataset: CaptionChains, relations: tuple[Relation, ...], scores: np.ndarray) -> dict:
+    ids = dataset.images.ids
+    chains = [(*chain, ids[image]) for chain, image in zip(dataset.captions, dataset.owner, strict=True)]
+    return {
+        "sample_id": list(dataset.sample_ids) * len(relations),
+        "general": [chain[general] for general, _ in relations for chain in chains],
+        "specific": [chain[specific] for _, specific in relations for chain in chains],
+        "relation": [relation_name(relation) for relation in relations for _ in chains],
+        "score": scores.ravel(),
+    }
+
+
+TASKS = {
+    "pep-v1": partial(Pep, "pep-v1", "hierarcaps-clean", "PEP", CLEANED),
+    "pep-v1-radial": partial(Pep, "pep-v1-radial", "hierarcaps-clean", "PEP, radial", CLEANED, radial=True),
+    "pep-uncleaned": partial(Pep, "pep-uncleaned", "hierarcaps", "PEP uncleaned", UNCLEANED),
+    "pep-uncleaned-radial": partial(
+        Pep, "pep-uncleaned-radial", "hierarcaps", "PEP uncleaned, radial", UNCLEANED, radial=True
+    ),
+    "pep-v1/miniature": partial(Pep, "pep-v1/miniature", "miniature-chains", "Miniature PEP", CLEANED),
+    "pep-v1-radial/miniature": partial(
+        Pep, "pep-v1-radial/miniature", "miniature-chains", "Miniature PEP, radial", CLEANED, radial=True
+    ),
+}

@@ -1,0 +1,77 @@
+"""Image-text retrieval in both directions (PROTOCOLS §2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from hierbench.contracts import EmbeddingRequests, Embeddings, Fit, Geometry, MetricSpec, Scores, TaskSpec
+from hierbench.data import datasets
+from hierbench.metrics import bootstrap
+from hierbench.metrics.ranking import recall_statistic, retrieval_ranks
+from hierbench.tasks._shared import image_features, text_features
+
+KS = (1, 5, 10)
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """Recall@k: captions to find their image by, images to find one of their captions by."""
+
+    dataset: str
+    title: str
+    protocol: str = "released"
+
+    @property
+    def spec(self) -> TaskSpec:
+        directions = (("t2i", "T→I"), ("i2t", "I→T"))
+        return TaskSpec(
+            name=f"retrieval/{self.dataset}",
+            title=self.title,
+            version=1,
+            dataset=self.dataset,
+            metrics=tuple(
+                MetricSpec(f"{key}_r{k}", f"{title} R@{k}") for key, title in directions for k in KS
+            ),
+            headline="t2i_r5",
+            fit=Fit.SQUEEZE,
+            protocol=self.protocol,
+            source="MERU, HyCoCLIP, UNCHA evaluators; PROTOCOLS §2",
+        )
+
+    def inapplicable(self, geometry: Geometry) -> str | None:
+        return None
+
+    def requests(self, dataset: datasets.Retrieval) -> EmbeddingRequests:
+        return EmbeddingRequests.of(dataset.images.ids, dataset.captions)
+
+    def score(self, geometry: Geometry, embeddings: Embeddings, dataset: datasets.Retrieval) -> Scores:
+        ids = dataset.images.ids
+        caption_ranks, image_ranks, owner = retrieval_ranks(
+            geometry,
+            image_features(embeddings, ids),
+            text_features(embeddings, dataset.captions),
+            dataset.owner,
+        )
+        statistic = recall_statistic(caption_ranks, image_ranks, owner, KS)
+        items = {
+            "captions": {
+                "caption": list(dataset.captions),
+                "image_id": [ids[position] for position in owner],
+                "rank": caption_ranks,
+            },
+            "images": {
+                "image_id": list(ids),
+                "captions": np.bincount(owner, minlength=len(ids)),
+                "rank": image_ranks,
+            },
+        }
+        return Scores(bootstrap.estimates(statistic, len(ids)), len(ids), items)
+
+
+TASKS = {
+    "retrieval/coco": partial(Retrieval, "coco", "COCO retrieval"),
+    "retrieval/miniature": partial(Retrieval, "miniature", "Miniature retrieval"),
+}

@@ -1,0 +1,110 @@
+"""Fixtures shared by all tests: golden figures, tiny checkpoints in the released layout, the shared folder."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN = ROOT / "tests" / "golden"
+SHARED = ROOT.parent / "shared"
+
+
+def pytest_collection_modifyitems(items):
+    reasons = {
+        "gpu": None if torch.cuda.is_available() else "needs a CUDA device",
+        "shared": None if (SHARED / "data").is_dir() else "needs the project's ../shared folder",
+    }
+    for item in items:
+        for marker, reason in reasons.items():
+            if reason and item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    """No test reads or writes the user's cache."""
+    monkeypatch.setenv("HIERBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="session")
+def recipe():
+    """The module that makes golden inputs (weights, images, features) from a seed."""
+    spec = importlib.util.spec_from_file_location("golden_recipe", GOLDEN / "recipe.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def golden():
+    """golden("eval_7") -> the recorded JSON; golden("meru_tiny_7", arrays=True) -> its arrays."""
+
+    def read(name, arrays=False):
+        if arrays:
+            return np.load(GOLDEN / f"{name}.npz")
+        return json.loads((GOLDEN / f"{name}.json").read_text())
+
+    return read
+
+
+GOLDEN_MODEL = {  # kind -> (file of figures, model name in it)
+    "clip": ("meru_tiny_7", "CLIPBaseline"),
+    "meru": ("meru_tiny_7", "MERU"),
+    "hycoclip": ("hycoclip_tiny_7", "HyCoCLIP"),
+    "uncha": ("uncha_tiny_7", "UNCHA"),
+}
+
+
+@pytest.fixture(scope="session")
+def tiny_state(recipe, golden):
+    """tiny_state("hycoclip", seed=7) -> a state dict in the released layout with the recipe's weights."""
+
+    def build(kind, seed=7):
+        name, model = GOLDEN_MODEL[kind]
+        entry = golden(name)["models"][model]
+        return {
+            key: _kept_buffer(key, shape, entry["buffers"])
+            if key in recipe.KEPT_BUFFERS
+            else torch.from_numpy(np.asarray(recipe.weight(key, tuple(shape), seed)))
+            for key, shape in entry["state_dict_shapes"].items()
+        }
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def tiny_checkpoint(tiny_state, tmp_path_factory):
+    """tiny_checkpoint("hycoclip") -> path of a .pth file in the released layout; made once per session."""
+    made = {}
+
+    def path(kind, seed=7):
+        if (kind, seed) not in made:
+            file = tmp_path_factory.mktemp("checkpoints") / f"{kind}_tiny_{seed}.pth"
+            torch.save({"model": tiny_state(kind, seed), "iteration": 1}, file)
+            made[kind, seed] = file
+        return made[kind, seed]
+
+    return path
+
+
+def _kept_buffer(key, shape, buffers):
+    if key in buffers:
+        return torch.tensor(buffers[key]).reshape(shape)
+    if key == "textual.attn_mask":
+        return torch.full(shape, float("-inf")).triu(1)
+    width = shape[-1]  # visual.pos_embed: fixed 2-D sine-cosine positions, PROTOCOLS §7
+    side = int((shape[1] - 1) ** 0.5)
+    omega = 10000 ** (-torch.arange(width // 4, dtype=torch.float64) / (width / 4))
+    i, j = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
+    parts = [f(axis.reshape(-1, 1) * omega) for axis in (i, j) for f in (torch.sin, torch.cos)]
+    return torch.cat([torch.zeros(1, width), torch.cat(parts, 1).float()]).reshape(shape)
+
+
+@pytest.fixture(scope="session")
+def shared_data():
+    """The folder of real photographs and captions; tests that use it carry the marker `shared`."""
+    return SHARED / "data"

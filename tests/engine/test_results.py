@@ -1,0 +1,193 @@
+"""Records: strict JSON, whole or not at all, in an order, with names that never share a file."""
+
+import json
+import math
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hierbench import results
+from hierbench.contracts import Estimate
+from hierbench.errors import OutputError
+from hierbench.files import replacing, safe_name
+from hierbench.results import Record, Results, read_items, read_results, record_path, write_record, write_run
+
+
+def record(model="m", task="retrieval/coco", **state):
+    state = state or {"metrics": {"r1": Estimate(12.5, 10.0, 15.0)}, "n": 40}
+    return Record(
+        task=task, task_version=3, dataset="coco", protocol="released", model=model, family="f",
+        provenance={"checkpoint_sha256": "00"}, **state,
+    )  # fmt: skip
+
+
+def test_a_record_survives_the_way_through_a_file(tmp_path):
+    written = record(metrics={"r1": Estimate(0.1 + 0.2, None, 1e-300)}, n=2, limit=7, notes=("ä", "b"))
+    path = write_record(tmp_path, written)
+    assert path == tmp_path / "results" / "m" / "retrieval__coco.json"
+    assert list(read_results(tmp_path)) == [written]
+    assert list(json.loads(path.read_text())) == [
+        "schema", "task", "task_version", "dataset", "protocol", "model", "family", "metrics", "n", "limit",
+        "notes", "error", "skipped", "provenance",
+    ]  # fmt: skip
+
+
+def test_figures_that_are_not_finite_become_null_and_read_as_nan(tmp_path):
+    odd = record(metrics={"x": Estimate(math.nan, -math.inf, np.float32(2))}, n=1)
+    text = odd.to_json()
+    json.loads(text, parse_constant=pytest.fail)
+    back = Record.from_json(text).metrics["x"]
+    assert math.isnan(back.value)
+    assert (back.low, back.high) == (None, 2.0)
+
+
+@pytest.mark.parametrize("state", [{}, {"error": "e", "skipped": "s"}, {"metrics": {}, "error": "e"}])
+def test_a_record_is_measured_failed_or_skipped_and_nothing_else(state):
+    with pytest.raises(ValueError, match="exactly one"):
+        record(**(state or {"n": 3}))
+
+
+def test_status_and_lists():
+    found = Results([record(), record(task="a", error="broke"), record(task="b", skipped="no data")])
+    assert [r.status for r in found] == ["measured", "failed", "skipped"]
+    assert [r.task for r in found.failed] == ["a"]
+    assert [r.task for r in found.skipped] == ["b"]
+    assert found.get("m", "a").error == "broke"
+    assert found.get("m", "c") is None
+
+
+def test_frame_has_one_row_a_figure():
+    two = record(metrics={"r1": Estimate(1.0, 0.5, 1.5), "r5": Estimate(2.0)}, n=9)
+    frame = Results([two, record(task="x", error="broke")]).frame()
+    assert frame[["model", "task", "metric", "value", "n"]].values.tolist() == [
+        ["m", "retrieval/coco", "r1", 1.0, 9],
+        ["m", "retrieval/coco", "r5", 2.0, 9],
+    ]
+    assert frame.low.tolist()[0] == 0.5
+    assert math.isnan(frame.low.tolist()[1])
+    assert list(Results().frame().columns) == list(frame.columns)
+
+
+def test_reading_follows_the_order_of_the_run(tmp_path):
+    for model in ("a", "b"):
+        for task in ("t1", "t2"):
+            write_record(tmp_path, record(model, task))
+    write_record(tmp_path, record("c", "t1"))
+    write_run(tmp_path, {"models": ["b", "a"], "tasks": ["t2", "t1"]})
+    assert [(r.model, r.task) for r in read_results(tmp_path)] == [
+        ("b", "t2"), ("b", "t1"), ("a", "t2"), ("a", "t1"), ("c", "t1"),
+    ]  # fmt: skip
+
+
+def test_items_go_to_parquet_and_old_tables_go_away(tmp_path):
+    first = {"old": {"x": [1]}, "images": {"id": ["a"], "hit": np.array([True])}}
+    write_record(tmp_path, record(), first)
+    columns = {
+        "id": ["a", "b"],
+        "score": np.array([0.5, np.nan], np.float32),
+        "ranks": np.arange(4).reshape(2, 2),
+    }
+    write_record(tmp_path, record(), {"images": columns})
+    tables = read_items(tmp_path, "m", "retrieval/coco")
+    assert list(tables) == ["images"]
+    assert tables["images"].id.tolist() == ["a", "b"]
+    assert tables["images"].score.dtype == np.float32
+    assert [list(row) for row in tables["images"].ranks] == [[0, 1], [2, 3]]
+    assert read_items(tmp_path, "m", "other") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "Expecting value"),
+        ('{"schema": 1', "Expecting"),
+        ("[1]", "not a result record"),
+        ('{"task": "x"}', "not a result record"),
+        ('{"schema": 99}', "schema 99, this hierbench reads 1: upgrade hierbench"),
+        ('{"schema": 0}', "schema 0, this hierbench reads 1: run the task again"),
+        ('{"schema": 1, "task": "x", "extra": 1}', "missing or unknown entries"),
+    ],
+)
+def test_damaged_records_are_named(tmp_path, text, reason):
+    path = record_path(tmp_path, "m", "t")
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.raises(OutputError, match=reason) as caught:
+        read_results(tmp_path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_record_with_a_mangled_figure_is_damaged(tmp_path):
+    path = write_record(tmp_path, record())
+    path.write_text(path.read_text().replace('"low"', '"lower"'))
+    with pytest.raises(OutputError, match="cannot be used"):
+        read_results(tmp_path)
+
+
+def test_older_records_are_migrated_by_schema(monkeypatch):
+    monkeypatch.setattr(results, "SCHEMA", 2)
+    old = record().to_json()
+    monkeypatch.setitem(results.MIGRATIONS, 1, lambda c: {**c, "schema": 2, "model": c["model"] + "!"})
+    new = json.loads(old) | {"schema": 1}
+    assert Record.from_json(json.dumps(new)).model == "m!"
+
+
+def test_a_folder_without_results_says_so(tmp_path):
+    with pytest.raises(OutputError, match="no results in"):
+        read_results(tmp_path / "nowhere")
+
+
+def test_a_failed_write_leaves_the_old_record(tmp_path, monkeypatch):
+    path = write_record(tmp_path, record())
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OutputError, match="No space left on device"):
+        write_record(tmp_path, record(error="new"))
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_replacing_keeps_the_file_when_the_block_fails(tmp_path):
+    path = tmp_path / "new" / "file"
+    with replacing(path) as temporary:
+        temporary.write_text("first")
+
+    def interrupted():
+        with replacing(path) as temporary:
+            temporary.write_text("second")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_text() == "first"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_plain_names_stay_as_they_are():
+    for name in ("tiny", "hycoclip-vit-b", "ViT-B-32", "a_b.c", "x" * 80):
+        assert safe_name(name) == name
+
+
+@given(st.lists(st.text(max_size=100), unique=True, max_size=8))
+def test_names_never_share_a_file(names):
+    files = [safe_name(name) for name in names]
+    files += [safe_name(file) for file in files if safe_name(file) != file]
+    assert len(set(files)) == len(files)
+    for file in files:
+        assert file not in ("", ".", "..")
+        assert not set(file) & set('/\\\0:*?"<>| ')
+        assert not file.startswith(".")
+        assert len(file) <= 120
+
+
+def test_task_names_never_share_a_file(tmp_path):
+    names = ("a/b", "a__b", "a_b", "a//b", "a/b/")
+    assert len({record_path(tmp_path, "m", name) for name in names}) == len(names)

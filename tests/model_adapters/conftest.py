@@ -1,0 +1,74 @@
+"""Tiny models of the foreign libraries, made on the spot: nothing is downloaded."""
+
+import shutil
+
+import open_clip
+import pytest
+import torch
+
+TINY_OPEN_CLIP = {
+    "embed_dim": 24,
+    "vision_cfg": {"image_size": 32, "layers": 2, "width": 64, "head_width": 32, "patch_size": 16},
+    "text_cfg": {"context_length": 24, "vocab_size": 49408, "width": 64, "heads": 2, "layers": 2},
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Tiny models are slower with more."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def tiny_open_clip(monkeypatch, tmp_path):
+    """(name of a tiny architecture that open_clip knows during the test, a file of its weights)."""
+    monkeypatch.setitem(open_clip.factory._MODEL_CONFIGS, "Tiny-32", TINY_OPEN_CLIP)
+    torch.manual_seed(3)
+    model = open_clip.create_model("Tiny-32")
+    file = tmp_path / "tiny weights.pt"
+    torch.save(model.state_dict(), file)
+    return "Tiny-32", file
+
+
+@pytest.fixture(scope="session")
+def tiny_hf_clip(tmp_path_factory):
+    """tiny_hf_clip() -> a new folder with a tiny CLIPModel, CLIP's tokenizer and an image processor."""
+    import transformers
+
+    text = {"vocab_size": 49408, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    vision = {"image_size": 32, "patch_size": 16, "hidden_size": 32, "intermediate_size": 48}
+    config = transformers.CLIPConfig(
+        text_config={**text, "num_attention_heads": 2, "max_position_embeddings": 77, "projection_dim": 24},
+        vision_config={**vision, "num_hidden_layers": 2, "num_attention_heads": 2, "projection_dim": 24},
+        projection_dim=24,
+    )
+    torch.manual_seed(5)
+    model = transformers.CLIPModel(config)
+    with torch.no_grad():  # as initialised, all features are nearly alike
+        for parameter in model.parameters():
+            if parameter.ndim == 2:
+                parameter.normal_(std=parameter.shape[1] ** -0.5)
+    clip = open_clip.SimpleTokenizer()
+    vocabulary = {
+        {"<start_of_text>": "<|startoftext|>", "<end_of_text>": "<|endoftext|>"}.get(word, word): number
+        for word, number in clip.encoder.items()
+    }
+    tokenizer = transformers.CLIPTokenizer(vocab=vocabulary, merges=list(clip.bpe_ranks))
+    processor = transformers.CLIPImageProcessor(
+        size={"shortest_edge": 36}, crop_size={"height": 32, "width": 32}, image_mean=[0.4, 0.5, 0.6]
+    )
+
+    whole = tmp_path_factory.mktemp("hf") / "tiny-clip"
+    for part in (model, tokenizer, processor):
+        part.save_pretrained(whole)
+
+    def make(with_tokenizer=True, with_processor=True):
+        left_out = [] if with_tokenizer else ["*token*", "vocab.json", "merges.txt"]
+        left_out += [] if with_processor else ["*processor*"]
+        folder = tmp_path_factory.mktemp("hf") / "tiny-clip"
+        return shutil.copytree(whole, folder, ignore=shutil.ignore_patterns(*left_out))
+
+    return make

@@ -1,0 +1,183 @@
+"""The hf_clip adapter against transformers itself, on a tiny CLIPModel with random weights."""
+
+import json
+
+import pytest
+import torch
+import transformers
+from PIL import Image
+
+from hierbench.conformance import TEXTS, check_adapter, drawn_images
+from hierbench.contracts import Fit
+from hierbench.data import fetch
+from hierbench.errors import CheckpointError, UsageError
+from hierbench.geometry import Sphere
+from hierbench.registry import ModelEntry, load_model
+
+
+def tensor(output):
+    return output if isinstance(output, torch.Tensor) else output.pooler_output
+
+
+def test_texts_equal_transformers_own(tiny_hf_clip):
+    folder = tiny_hf_clip()
+    adapter = load_model("hf_clip", folder)
+    model = transformers.CLIPModel.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    inputs = tokenizer(list(TEXTS), padding=True, truncation=True, max_length=77, return_tensors="pt")
+    with torch.no_grad():
+        expected = tensor(model.get_text_features(**inputs))
+    torch.testing.assert_close(adapter.encode_texts(TEXTS), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_images_equal_transformers_own(tiny_hf_clip):
+    folder = tiny_hf_clip()
+    adapter = load_model("hf_clip", folder)
+    model = transformers.CLIPModel.from_pretrained(folder).eval()
+    # The PIL-backed processor; transformers 4 has no other. Shapes whose margins are even: PIL and transformers
+    # round the others differently, by one pixel, and we keep to the protocol's torchvision rounding.
+    kind = getattr(transformers, "CLIPImageProcessorPil", None) or transformers.CLIPImageProcessor
+    processor = kind.from_pretrained(folder)
+    images = [image for image in drawn_images() if image.size in {(64, 64), (300, 200)}]
+    inputs = processor(images=images, return_tensors="pt")
+    pixels = torch.stack([adapter.preprocess(image, Fit.CROP) for image in images])
+    with torch.no_grad():
+        expected = tensor(model.get_image_features(**inputs))
+    torch.testing.assert_close(adapter.encode_images(pixels), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_conforms_and_says_who_it_is(tiny_hf_clip):
+    folder = tiny_hf_clip()
+    adapter = load_model(f"hf_clip:{folder}")
+    assert check_adapter(adapter) == []
+    assert adapter.geometry == Sphere()
+    card = adapter.card
+    assert (card.name, card.embedding_dim, card.image_size) == ("tiny-clip", 24, 32)
+    assert card.sha256 == fetch.sha256(folder / "model.safetensors")
+    assert card.notes == {"tokenizer": "the folder's own", "image processor": "the folder's own"}
+    assert "shorter side to 36, centre crop to 32 (bicubic), mean 0.4/0.5/0.6" in card.preprocessing
+
+
+def test_a_folder_of_weights_alone_gets_clips_tokenizer_and_pixels(tiny_hf_clip):
+    bare = load_model("hf_clip", tiny_hf_clip(with_tokenizer=False, with_processor=False))
+    own = load_model("hf_clip", tiny_hf_clip())
+    texts = [text for text in TEXTS if text.isascii()]
+    torch.testing.assert_close(bare.encode_texts(texts), own.encode_texts(texts))
+    assert "as the folder has none" in bare.card.notes["tokenizer"]
+    assert "shorter side to 32, centre crop to 32 (bicubic), mean 0.48145" in bare.card.preprocessing
+
+
+def test_squeeze_and_a_processor_that_squeezes(tiny_hf_clip):
+    image = drawn_images()[3]
+    squeezed = torch.tensor(list(image.resize((32, 32), Image.Resampling.BICUBIC).tobytes()))
+    squeezed = squeezed.view(32, 32, 3).permute(2, 0, 1) / 255
+    folder = tiny_hf_clip()
+    assert torch.equal(load_model("hf_clip", folder).preprocess(image, Fit.SQUEEZE), squeezed)
+    change_processor(folder, size={"height": 32, "width": 32}, do_center_crop=False)
+    adapter = load_model("hf_clip", folder)
+    assert torch.equal(adapter.preprocess(image, Fit.CROP), squeezed)
+    assert adapter.card.preprocessing.startswith("squeezed to 32")
+
+
+def change_processor(folder, **changes):
+    file = next(
+        folder / name
+        for name in ("preprocessor_config.json", "processor_config.json")
+        if (folder / name).exists()
+    )
+    content = json.loads(file.read_text())
+    (content.get("image_processor") or content).update(changes)
+    file.write_text(json.dumps(content))
+
+
+def test_old_end_token_and_old_weight_files(tiny_hf_clip):
+    """OpenAI's configs name end token 2 and their files are pickled; both must work as transformers has them."""
+    folder = tiny_hf_clip()
+    expected = load_model("hf_clip", folder).encode_texts(TEXTS)
+    config = json.loads((folder / "config.json").read_text())
+    config["text_config"]["eos_token_id"] = 2
+    (folder / "config.json").write_text(json.dumps(config))
+    from safetensors.torch import load_file
+
+    weights = load_file(folder / "model.safetensors")
+    weights["text_model.embeddings.position_ids"] = torch.arange(77)[None]
+    torch.save(weights, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    adapter = load_model("hf_clip", folder)
+    torch.testing.assert_close(adapter.encode_texts(TEXTS), expected)
+    assert adapter.card.sha256 == fetch.sha256(folder / "pytorch_model.bin")
+
+
+def test_hub_names_and_catalog_entries_go_through_the_fetcher(tiny_hf_clip, monkeypatch):
+    folder, asked = tiny_hf_clip(), []
+
+    def snapshot(repo, revision=None, offline=False):
+        asked.append((repo, revision, offline))
+        return folder
+
+    monkeypatch.setattr(fetch, "hub_snapshot", snapshot)
+    assert load_model("hf_clip:org/some-clip@v2").card.name == "some-clip"
+    entry = ModelEntry(name="m", family="hf_clip", repo="malper/hierarcaps-clip-b")
+    assert fetch.checkpoint(entry, offline=True) == folder
+    assert asked == [("org/some-clip", "v2", False), ("malper/hierarcaps-clip-b", None, True)]
+
+
+def test_a_hub_name_offline_is_one_line(monkeypatch, tmp_path):
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(CheckpointError, match="not in the hub cache"):
+        load_model("hf_clip:org/some-clip", offline=True)
+
+
+def remove_weight(folder):
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    del weights["visual_projection.weight"]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def spoil_with_nan(folder):
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    weights["visual_projection.weight"][0, 0] = float("nan")
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda f: (f / "config.json").unlink(), "no config.json"),
+        (lambda f: (f / "config.json").write_text("{"), "cannot be read"),
+        (lambda f: (f / "config.json").write_text('{"model_type": "bert"}'), "type 'bert'"),
+        (lambda f: (f / "config.json").write_text("[]"), "type None"),
+        (lambda f: (f / "model.safetensors").unlink(), "does not load as a CLIP"),
+        (lambda f: (f / "model.safetensors").write_bytes(b"x" * 50), "does not load as a CLIP"),
+        (remove_weight, r"missing keys visual_projection\.weight"),
+        (spoil_with_nan, "visual_projection.weight holds NaN"),
+        (lambda f: change_processor(f, crop_size={"height": 16, "width": 16}), "the model reads squares of 32"),
+        (lambda f: (f / "tokenizer.json").write_text("{}"), "tokenizer in .* cannot be read"),
+    ],
+    ids=["no config", "broken config", "another model", "odd config", "no weights", "damaged", "incomplete", "NaN",
+         "small crop", "broken tokenizer"],
+)  # fmt: skip
+def test_bad_folders_are_one_line(tiny_hf_clip, spoil, message, capfd):
+    folder = tiny_hf_clip()
+    spoil(folder)
+    capfd.readouterr()
+    with pytest.raises(CheckpointError, match=message) as caught:
+        load_model("hf_clip", folder)
+    assert "\n" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_other_bad_names(tmp_path):
+    (tmp_path / "file.bin").write_text("")
+    with pytest.raises(CheckpointError, match="is a file"):
+        load_model("hf_clip", tmp_path / "file.bin")
+    with pytest.raises(CheckpointError, match="no folder"):
+        load_model("hf_clip", tmp_path / "not" / "there")
+    with pytest.raises(UsageError, match="needs a folder"):
+        load_model("hf_clip")

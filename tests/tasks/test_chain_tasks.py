@@ -1,0 +1,281 @@
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from hierbench import metrics, registry
+from hierbench.contracts import Embeddings
+from hierbench.data.datasets import subset
+from hierbench.errors import DataError, EncodingError
+from hierbench.geometry import Lorentz, Sphere
+from hierbench.tasks import pep
+
+LORENTZ, SPHERE = Lorentz(0.7), Sphere()
+POOL = tuple(f"pool {number}" for number in range(100))
+RELATIONS = ["l1_l2", "l1_l3", "l1_l4", "l2_l3", "l2_l4", "l3_l4"]
+RELATIONS += ["l1_image", "l2_image", "l3_image", "l4_image"]
+
+
+def values(scores):
+    return {name: estimate.value for name, estimate in scores.metrics.items()}
+
+
+def scored(task, geometry, dataset, embed):
+    return task.score(geometry, embed(task.requests(dataset)), dataset)
+
+
+# ------------------------------------------------------------------------------------------------ which pairs count
+
+
+def test_the_cleaned_split_has_5220_positives_and_52200_negatives(chains):
+    dataset = chains(range(522), POOL)
+    pool, counted = pep.CLEANED.negatives(dataset)
+    assert pool == POOL
+    assert counted.sum() == 52_200
+    assert len(pep.CLEANED.positives) * len(dataset.sample_ids) == 5_220
+    assert {pep.relation_name(r) for r in pep.CLEANED.positives} == set(RELATIONS)
+
+
+def test_a_caption_of_an_image_is_not_its_negative(chains):
+    """Compared as strings, whichever of the image's samples and levels it comes from."""
+    captions = (
+        ("animal", "dog", "a dog", "a red dog"),
+        ("plant", "tree", "a tree", "an oak"),
+        ("animal", "x", "y", "z"),
+    )
+    dataset = chains([0, 1, 0], ("an oak", "animal", "z", "nothing"), captions)
+    _, counted = pep.CLEANED.negatives(dataset)
+    assert counted.tolist() == [[True, False], [False, True], [False, True], [True, True]]
+
+
+def test_the_uncleaned_list_has_4000_positives_and_100000_negatives(chains):
+    dataset = chains(range(1000))
+    pool, counted = pep.UNCLEANED.negatives(dataset)
+    assert (counted.sum(0) == 100).all()
+    assert len(pep.UNCLEANED.positives) * 1000 == 4000
+    for image in (0, 57, 99, 100, 999):
+        used = [pool[row] for row in np.flatnonzero(counted[:, image])]
+        assert used == [f"s{s} level 4" for s in range(101) if s != image][:100]
+
+
+def test_uncleaned_negatives_of_images_with_several_samples(chains):
+    """Samples of the same image are not other samples; few samples give few negatives."""
+    captions = tuple((f"a{s}", f"b{s}", f"c{s}", "twin" if s in (1, 3) else f"d{s}") for s in range(5))
+    dataset = chains([0, 1, 0, 2, 3], captions=captions)
+    pool, counted = pep.finest_of_others(dataset, others=2)
+    used = [[pool[row] for row in np.flatnonzero(counted[:, image])] for image in range(4)]
+    assert used[0] == ["twin", "twin"]  # samples 1 and 3
+    assert used[1] == ["d0", "d2"]
+    assert used[2] == ["d0"]  # of samples 0 and 1, the latter's caption is the image's own too
+    assert used[3] == ["d0", "twin"]
+    _, all_others = pep.finest_of_others(dataset, others=100)
+    assert all_others.sum(0).tolist() == [3, 3, 3, 4]
+
+
+def test_a_dataset_without_pool_says_which_file_is_missing(chains):
+    task = registry.task("pep-v1")
+    with pytest.raises(DataError, match=r"chains has no negative captions: put pool.csv"):
+        task.requests(chains([0, 1]))
+
+
+def test_requests(chains):
+    dataset = chains([0, 1, 0], ("p", "s0 level 1"))
+    own = [caption for chain in dataset.captions for caption in chain]
+    for name, first, last in (
+        ("pep-v1", [], ["p"]),
+        ("pep-v1-radial", [""], ["p"]),
+        ("pep-uncleaned", [], []),
+        ("hierarcaps", [""], []),
+    ):
+        requests = registry.task(name).requests(dataset)
+        assert requests.images == ("000.jpg", "001.jpg")
+        assert list(requests.texts) == [*first, *own, *last]
+
+
+# ------------------------------------------------------------------------------------------------------------- scores
+
+
+@pytest.mark.parametrize(
+    ("name", "geometry"),
+    [
+        ("pep-v1", LORENTZ),
+        ("pep-v1-radial", SPHERE),
+        ("pep-uncleaned", LORENTZ),
+        ("pep-uncleaned-radial", SPHERE),
+    ],
+)
+def test_figures_against_scikit_learn_pair_by_pair(chains, embed, name, geometry):
+    dataset = chains([0, 1, 2, 0, 3, 4], POOL[:7])
+    task = registry.task(name)
+    embeddings = embed(task.requests(dataset))
+    root = geometry.lift(embeddings.texts([""])[0]) if "radial" in name else None
+
+    def p(general, specific):
+        ends = [
+            geometry.lift(embeddings.images([end]) if end.endswith(".jpg") else embeddings.texts([end]))
+            for end in (general, specific)
+        ]
+        return float(geometry.entailment(*ends, paired=True, root=root)[0])
+
+    chain = [
+        (*captions, f"00{image}.jpg") for captions, image in zip(dataset.captions, dataset.owner, strict=True)
+    ]
+    relations = {r: [] for r in RELATIONS if "uncleaned" not in name or "image" in r}
+    reverse = []
+    for places in chain:
+        for (i, general), (j, specific) in itertools.combinations(enumerate(places), 2):
+            relation = f"l{i + 1}_" + ("image" if j == 4 else f"l{j + 1}")
+            if relation in relations:
+                relations[relation].append(p(general, specific))
+                reverse.append(p(specific, general))
+    images = dataset.images.ids
+    if "uncleaned" in name:
+        negative = [p(places[3], image) for image in images for places in chain if places[4] != image]
+    else:
+        negative = [p(caption, image) for image in images for caption in dataset.pool]
+
+    def expect(positive, negative):
+        labels, scores = [1] * len(positive) + [0] * len(negative), [*positive, *negative]
+        return roc_auc_score(labels, scores), average_precision_score(labels, scores)
+
+    figures = values(task.score(geometry, embeddings, dataset))
+    groups = {"": list(relations), **{f"_{r}": [r] for r in relations}}
+    if "uncleaned" not in name:
+        groups["_text_text"], groups["_text_image"] = RELATIONS[:6], RELATIONS[6:]
+    for group, members in groups.items():
+        auc, ap = expect([score for r in members for score in relations[r]], negative)
+        assert figures.pop(f"auc{group}") == pytest.approx(auc, abs=1e-6)
+        assert figures.pop(f"ap{group}") == pytest.approx(ap, abs=1e-6)
+    positive = [score for r in relations for score in relations[r]]
+    assert figures.pop("direction_auc") == pytest.approx(expect(positive, reverse)[0], abs=1e-6)
+    every = np.array([*positive, *negative])
+    assert 0 < np.mean(every == 0) < 1
+    assert figures.pop("zero_fraction") == pytest.approx(np.mean(every == 0))
+    assert figures.pop("distinct") == len(np.unique(every))
+    assert figures == {}
+
+
+def test_a_perfect_hierarchy(chains):
+    """Each sample on its own ray, levels ever farther out; pool captions point elsewhere: all figures are 1."""
+    dataset = chains([0, 1, 2], ("elsewhere",))
+    task = registry.task("pep-v1")
+    requests = task.requests(dataset)
+    texts = [
+        torch.eye(4)[3] if text == "elsewhere" else 0.2 * int(text[-1]) * torch.eye(4)[int(text[1])]
+        for text in requests.texts
+    ]
+    scores = task.score(LORENTZ, Embeddings(requests, torch.eye(4)[:3], torch.stack(texts)), dataset)
+    figures = values(scores)
+    assert figures.pop("distinct") == 2  # 1 along a ray, 0 elsewhere
+    assert figures.pop("zero_fraction") == pytest.approx(3 / 33)
+    assert set(figures.values()) == {1.0}
+    assert scores.notes == ("30 positive and 3 negative pairs",)
+    assert scores.n == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "geometry"),
+    [("pep-v1", LORENTZ), ("pep-v1-radial", SPHERE), ("hierarcaps", LORENTZ), ("hierarcaps", SPHERE)],
+)
+def test_order_of_samples_does_not_matter(chains, embed, name, geometry):
+    dataset = chains([0, 1, 2, 2, 3, 1, 4, 5], POOL[:9])
+    samples, images = np.random.default_rng(0).permutation(8), np.random.default_rng(1).permutation(6)
+    shuffled = replace(
+        dataset,
+        images=subset(dataset.images, images),
+        sample_ids=tuple(dataset.sample_ids[s] for s in samples),
+        captions=tuple(dataset.captions[s] for s in samples),
+        owner=np.argsort(images)[dataset.owner[samples]],
+        pool=dataset.pool[::-1],
+    )
+    task = registry.task(name)
+    before = values(scored(task, geometry, dataset, embed))
+    assert values(scored(task, geometry, shuffled, embed)) == pytest.approx(before)
+
+
+def test_pair_tables(chains, embed):
+    dataset = chains([0, 1, 0], ("p", "q", "s1 level 2"))
+    task = registry.task("pep-v1")
+    scores = scored(task, LORENTZ, dataset, embed)
+    pairs, reverse = scores.items["pairs"], scores.items["reversed"]
+    assert {len(column) for column in pairs.values()} == {30 + 5}
+    assert {len(column) for column in reverse.values()} == {30}
+    rows = list(zip(pairs["sample_id"], pairs["general"], pairs["specific"], pairs["relation"], strict=True))
+    assert ("2", "s2 level 3", "000.jpg", "l3_image") in rows
+    assert ("1", "s1 level 2", "s1 level 4", "l2_l4") in rows
+    assert [row for row in rows if row[3] == "negative"] == [
+        ("", caption, image, "negative")
+        for caption, image in (
+            ("p", "000.jpg"),
+            ("p", "001.jpg"),
+            ("q", "000.jpg"),
+            ("q", "001.jpg"),
+            ("s1 level 2", "000.jpg"),
+        )
+    ]
+    assert metrics.entailment(pairs["score"], pairs["label"])["auc"] == scores.metrics["auc"].value
+    back = list(zip(reverse["general"], reverse["specific"], reverse["relation"], strict=True))
+    assert ("s1 level 4", "s1 level 2", "l4_l2") in back
+    assert ("000.jpg", "s2 level 3", "image_l3") in back
+
+
+def test_intervals_hold_the_figures(chains, embed):
+    metrics_of = scored(registry.task("pep-v1"), LORENTZ, chains(range(40), POOL), embed).metrics
+    for name, estimate in metrics_of.items():
+        if name in ("zero_fraction", "distinct"):
+            assert estimate.low is estimate.high is None
+        else:
+            assert estimate.low < estimate.value < estimate.high
+
+
+def test_hierarcaps_is_the_metric_of_its_embeddings(chains, embed):
+    dataset = chains([0, 1, 2, 0, 3])
+    task = registry.task("hierarcaps")
+    embeddings = embed(task.requests(dataset))
+    texts = [caption for chain in dataset.captions for caption in chain]
+    for geometry in (LORENTZ, SPHERE):
+        scores = task.score(geometry, embeddings, dataset)
+        expected = metrics.hierarcaps(
+            geometry,
+            embeddings.image_features,
+            embeddings.texts(texts),
+            dataset.owner,
+            dataset.captions,
+            embeddings.texts([""])[0],
+        )
+        assert values(scores) == pytest.approx(expected)
+        assert scores.n == 4
+        assert scores.items["samples"]["image_id"] == [f"00{image}.jpg" for image in dataset.owner]
+        assert np.mean(scores.items["samples"]["tau"]) == pytest.approx(expected["d_corr"])
+
+
+@pytest.mark.parametrize("name", ["pep-v1-radial", "hierarcaps"])
+def test_a_root_that_is_not_finite_is_named(chains, embed, name):
+    dataset = chains([0, 1], POOL)
+    task = registry.task(name)
+    embeddings = embed(task.requests(dataset))
+    embeddings.text_features[0] = float("nan")
+    with pytest.raises(EncodingError, match="text '' is not finite"):
+        task.score(SPHERE, embeddings, dataset)
+
+
+# ------------------------------------------------------------------------------------------------------ applicability
+
+
+def test_tasks_say_which_geometries_they_are_for():
+    for base in ("pep-v1", "pep-uncleaned"):
+        plain, radial = registry.task(base), registry.task(f"{base}-radial")
+        assert plain.inapplicable(LORENTZ) is None
+        assert plain.inapplicable(SPHERE) == f"no entailment cone: see {base}-radial"
+        assert radial.inapplicable(SPHERE) is None
+        assert radial.inapplicable(LORENTZ) == f"has entailment cones: see {base}"
+    assert (
+        registry.task("pep-v1/miniature").inapplicable(SPHERE)
+        == "no entailment cone: see pep-v1-radial/miniature"
+    )
+    assert registry.task("pep-v1-radial/miniature").inapplicable(LORENTZ).endswith("see pep-v1/miniature")
+    for name in ("zero-shot/imagenet", "hierarchy/imagenet", "retrieval/coco", "hierarcaps"):
+        assert registry.task(name).inapplicable(SPHERE) is registry.task(name).inapplicable(LORENTZ) is None

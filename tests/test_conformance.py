@@ -1,0 +1,103 @@
+"""The conformance check finds each broken promise, in words."""
+
+import re
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from torch import nn
+
+from hierbench.conformance import TEXTS, check_adapter
+from hierbench.contracts import Fit
+from hierbench.registry import load_model
+
+GOOD = load_model("random")
+
+
+@dataclass
+class Wrapped:
+    """The random adapter with parts replaced."""
+
+    card: object = GOOD.card
+    geometry: object = GOOD.geometry
+    preprocess: object = GOOD.preprocess
+    encode_images: object = GOOD.encode_images
+    encode_texts: object = GOOD.encode_texts
+    model: object = None
+
+
+def once_more(features, state=[0.0]):  # noqa: B006 - remembered between calls on purpose
+    state[0] += 1
+    return features + state[0]
+
+
+def spoil_image(image, fit):
+    image.putpixel((0, 0), (1, 2, 3))
+    return GOOD.preprocess(image, fit)
+
+
+class Layer(nn.Module):
+    """Counts its calls in a buffer, as batch norm does when it is left in training mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, texts):
+        self.calls += 1
+        return GOOD.encode_texts(texts)
+
+
+LAYER = Layer()
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Tiny tensors are slower with more."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_the_unspoilt_one_conforms():
+    assert check_adapter(Wrapped()) == []
+
+
+@pytest.mark.parametrize(
+    ("parts", "finding"),
+    [
+        ({"card": replace(GOOD.card, embedding_dim=3)}, r"encode_images gives \(5, 64\) torch.float32, not \(5, 3\)"),
+        ({"card": replace(GOOD.card, name="")}, r"card\.name is empty"),
+        ({"card": replace(GOOD.card, dtype="int8")}, r"card\.dtype is 'int8'"),
+        ({"geometry": object()}, "geometry does not follow"),
+        ({"preprocess": lambda image, fit: GOOD.preprocess(image, fit) * 255}, r"leaves \[0, 1\]: 0 to 255"),
+        ({"preprocess": lambda image, fit: GOOD.preprocess(image, fit)[:1]}, r"gives \(1, 64, 64\)"),
+        ({"preprocess": lambda image, fit: GOOD.preprocess(image, Fit.CROP)}, "no difference between CROP and SQUEEZE"),
+        ({"preprocess": spoil_image}, "changes the image that it is given"),
+        ({"encode_texts": lambda t: GOOD.encode_texts(t).double()}, "float64"),
+        ({"encode_texts": lambda t: GOOD.encode_texts(t) / 0}, "not finite"),
+        ({"encode_texts": lambda t: GOOD.encode_texts(sorted(t))}, "other features in reverse order"),
+        ({"encode_texts": lambda t: GOOD.encode_texts(t) * len(t)}, "other features one by one"),
+        ({"encode_texts": lambda t: once_more(GOOD.encode_texts(t))}, "other features a second time"),
+        ({"encode_texts": lambda t: torch.ones(len(t), 64)}, "the same features for everything"),
+        ({"encode_texts": lambda t: GOOD.encode_texts(t).requires_grad_()}, "keeps gradients"),
+        ({"encode_texts": LAYER, "model": LAYER}, "encoding changed the model"),
+        ({"encode_images": lambda p: GOOD.encode_images(p - p.mean(0))}, "encode_images .* one by one"),
+    ],
+)  # fmt: skip
+def test_each_broken_promise_is_found(parts, finding):
+    findings = check_adapter(Wrapped(**parts))
+    assert any(re.search(finding, found) for found in findings), findings
+
+
+def test_something_else_is_no_adapter():
+    assert check_adapter(object()) == [
+        "it lacks one of card, geometry, preprocess, encode_images, encode_texts"
+    ]
+
+
+def test_the_texts_tried_hold_the_hard_cases():
+    assert "" in TEXTS
+    assert max(len(text.split()) for text in TEXTS) > 77  # longer than CLIP's context
+    assert any(not text.isascii() for text in TEXTS)
