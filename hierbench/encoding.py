@@ -271,11 +271,11 @@ def _start(
             raise EncodingError(
                 f"{card.name}: out of memory at {len(labels)} {what}s a batch: {advice}"
             ) from error
-        shape = tuple(getattr(features, "shape", ())) or type(features).__name__
-        if shape != (len(labels), card.embedding_dim):
+        promised = (len(labels), card.embedding_dim)
+        if not isinstance(features, Tensor) or features.shape != promised:
+            got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
             raise EncodingError(
-                f"{card.name}: encode_{what}s returned {shape} for {len(labels)} {what}s, "
-                f"the card promises {(len(labels), card.embedding_dim)}"
+                f"{card.name}: encode_{what}s returned {got} for {len(labels)} {what}s, the card promises {promised}"
             )
         on_gpu = features.is_cuda
         host = features.detach().float().to("cpu", non_blocking=on_gpu)

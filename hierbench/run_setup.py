@@ -240,11 +240,10 @@ def _name(model: RunModel, taken: dict[str, Identity], force: bool) -> None:
     """See to it that a name stands for one model: a default name gets family or hash added where necessary."""
     identity: Identity = (model.family, None)
     if model.name in taken:
-        identity = (model.family, model.sha256())
-        longer = [
-            f"{model.name} ({model.family})",
-            f"{model.name} ({model.family}, {(identity[1] or '')[:8]})",
-        ]
+        identity = family, sha256 = model.family, model.sha256()
+        label = (sha256 or "")[:8]
+        longer = [family] if family != taken[model.name][0] else []
+        longer = [f"{model.name} ({addition})" for addition in (*longer, label, f"{family}, {label}")]
         for name in [model.name, *(longer if not model.chosen else ())]:
             if force or name not in taken or _same(taken[name], identity):
                 model.name = name

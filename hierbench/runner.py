@@ -212,7 +212,8 @@ def _embeddings(setup, position, model, adapter, store, task, team):
     )
     job = work.job(setup.batch_size)
     encode = partial(encoding.encode, adapter, opened.dataset, workers=options.workers, **shared)
-    features = encode(job) if team is None else team.encode(position, task.spec.dataset, job, encode)
+    alone = team is None or not (job.images or job.texts)
+    features = encode(job) if alone else team.encode(position, task.spec.dataset, job, encode)
     encoded = {"images": sum(map(len, job.images)), "texts": sum(map(len, job.texts))}
     return work.complete(job, *features), encoded
 

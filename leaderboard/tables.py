@@ -418,6 +418,10 @@ def _remarks(columns: Sequence[Column], records: Sequence[Record]) -> tuple[str,
             counts.setdefault(size, []).append(task)
     if counts:
         remarks.append("; ".join(f"n = {size}: {', '.join(tasks)}" for size, tasks in counts.items()) + ".")
+    notes = dict.fromkeys(
+        (record.task, note) for record in measured for note in record.notes if record.task in shown
+    )
+    remarks += [f"{task}: {note}." for task, note in notes]
     return (*remarks, *_left_out(columns, records))
 
 

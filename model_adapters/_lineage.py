@@ -95,7 +95,7 @@ def adapt(
         paper=paper,
         notes=_scalars(model),
     )
-    geometry = Lorentz(float(model.curvature())) if model.is_hyperbolic else Sphere()
+    geometry = Lorentz(model.curvature().item()) if model.is_hyperbolic else Sphere()
     return LineageAdapter(card, geometry, model, keep_end)
 
 
@@ -146,12 +146,12 @@ class LineageAdapter:
 
 def _scalars(model: DualEncoder) -> dict[str, float]:
     """The learned scalars for the card, as factors rather than logs."""
-    notes = {name: float(getattr(model, name).exp()) for name in TEMPERATURES[model.layout]}
+    notes = {name: getattr(model, name).exp().item() for name in TEMPERATURES[model.layout]}
     if model.is_hyperbolic:
         notes |= {
-            "curvature": float(model.curvature()),
-            "visual_alpha": float(model.visual_alpha.exp()),
-            "textual_alpha": float(model.textual_alpha.exp()),
+            "curvature": model.curvature().item(),
+            "visual_alpha": model.visual_alpha.exp().item(),
+            "textual_alpha": model.textual_alpha.exp().item(),
         }
     return notes
 

@@ -28,6 +28,10 @@ from hierbench.model_adapters._foreign import arithmetic, one_line, quietly, rea
 TEXT_BATCH = 256
 HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+SETTINGS = (
+    "config.json", "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt",
+    "preprocessor_config.json", "processor_config.json",
+)  # fmt: skip
 CLIP_VOCABULARY = 49408
 
 
@@ -55,7 +59,7 @@ def load(
         image_size=pixels.side,
         parameters=sum(p.numel() for p in model.parameters()),
         preprocessing=pixels.words(),
-        sha256=_weights_sha256(folder),
+        sha256=_folder_sha256(folder),
         dtype=dtype,
         notes={"tokenizer": tokenizer, "image processor": processor},
     )
@@ -253,10 +257,14 @@ def _pixels(folder: Path, image_size: int) -> tuple[Pixels, str]:
     return Pixels(side, shorter, resample, mean, std), origin
 
 
-def _weights_sha256(folder: Path) -> str:
-    """Of the weight file; of the list of hashes where there are several."""
-    for pattern in WEIGHTS:
-        hashes = [fetch.sha256(file) for file in sorted(folder.glob(pattern))]
-        if hashes:
-            return hashes[0] if len(hashes) == 1 else hashlib.sha256("\n".join(hashes).encode()).hexdigest()
-    raise CheckpointError(f"{folder} has no weights: expected {' or '.join(WEIGHTS)}")
+def _folder_sha256(folder: Path) -> str:
+    """Of everything in the folder that shapes the features: weights, configuration, tokenizer, processor.
+
+    Weights alone would not do: a mended config.json or another tokenizer makes other features.
+    """
+    weights = next((found for pattern in WEIGHTS if (found := sorted(folder.glob(pattern)))), None)
+    if not weights:
+        raise CheckpointError(f"{folder} has no weights: expected {' or '.join(WEIGHTS)}")
+    files = [*weights, *(folder / name for name in SETTINGS if (folder / name).is_file())]
+    listing = "\n".join(f"{fetch.sha256(file)}  {file.name}" for file in files)
+    return hashlib.sha256(listing.encode()).hexdigest()

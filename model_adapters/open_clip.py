@@ -57,7 +57,9 @@ def load(
         embedding_dim=dim,
         image_size=side,
         parameters=sum(p.numel() for p in model.parameters()),
-        preprocessing=f"{config.resize_mode} to {side} ({config.interpolation}), mean {_short(config.mean)}, "
+        # The architecture belongs here: one file gives other features under another (with the quick GELU, say).
+        preprocessing=f"{found.architecture}{', quick GELU' if found.quick_gelu else ''}: "
+        f"{config.resize_mode} to {side} ({config.interpolation}), mean {_short(config.mean)}, "
         f"std {_short(config.std)}",
         sha256=found.sha256,
         dtype=dtype,

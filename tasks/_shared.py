@@ -1,4 +1,4 @@
-"""What the task files share: embeddings checked as they are looked up."""
+"""What the task files share: the fit of square images, embeddings checked as they are looked up."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from hierbench.contracts import Embeddings
+from hierbench.contracts import Embeddings, Fit
 from hierbench.errors import EncodingError
+
+SQUARE = Fit.SQUEEZE  # for square images, where both fits give the same: one embedding then serves every task
 
 
 def image_features(embeddings: Embeddings, ids: Sequence[str]) -> Tensor:
@@ -25,7 +27,7 @@ def _finite(features: Tensor, kind: str, names: Sequence[str]) -> Tensor:
     bad = (~torch.isfinite(features)).any(1).nonzero().flatten()
     if len(bad):
         raise EncodingError(
-            f"the embedding of {kind} {names[int(bad[0])]!r} is not finite (so are {len(bad) - 1} more): "
+            f"the embedding of {kind} {names[int(bad[0])]!r} is not finite (one of {len(bad)} such): "
             "check the checkpoint, or try --dtype float32"
         )
     return features

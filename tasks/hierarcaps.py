@@ -9,7 +9,7 @@ from hierbench.contracts import EmbeddingRequests, Embeddings, Fit, Geometry, Me
 from hierbench.data.datasets import CaptionChains
 from hierbench.metrics import bootstrap
 from hierbench.metrics.radial import radial_retrieval
-from hierbench.tasks._shared import image_features, text_features
+from hierbench.tasks._shared import SQUARE, image_features, text_features
 
 ROOT = ""  # the empty caption: the root of geometries without an origin
 
@@ -21,6 +21,7 @@ class HierarCaps:
     name: str
     dataset: str
     title: str
+    fit: Fit = Fit.CROP
     protocol: str = "released"
 
     @property
@@ -36,7 +37,7 @@ class HierarCaps:
                 MetricSpec("d_corr", "d_corr", unit="fraction"),
             ),
             headline="d_corr",
-            fit=Fit.CROP,
+            fit=self.fit,
             protocol=self.protocol,
             source="HierarCaps (Alper and Averbuch-Elor, 2024) evaluator; PROTOCOLS §5",
         )
@@ -76,6 +77,6 @@ class HierarCaps:
 TASKS = {
     "hierarcaps": partial(HierarCaps, "hierarcaps", "hierarcaps", "HierarCaps retrieval"),
     "hierarcaps/miniature": partial(
-        HierarCaps, "hierarcaps/miniature", "miniature-chains", "Miniature HierarCaps retrieval"
+        HierarCaps, "hierarcaps/miniature", "miniature-chains", "Miniature HierarCaps retrieval", fit=SQUARE
     ),
 }

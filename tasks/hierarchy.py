@@ -11,6 +11,7 @@ from hierbench.data.datasets import Classification
 from hierbench.errors import DataError
 from hierbench.metrics import bootstrap
 from hierbench.metrics.hierarchy import hierarchy_items
+from hierbench.tasks._shared import SQUARE
 from hierbench.tasks.zero_shot import classify, notes, prompts
 
 
@@ -20,6 +21,7 @@ class Hierarchy:
 
     dataset: str
     title: str
+    fit: Fit = Fit.CROP
     protocol: str = "released"
 
     @property
@@ -37,7 +39,7 @@ class Hierarchy:
                 MetricSpec("recall", "H-recall", unit="fraction"),
             ),
             headline="tie",
-            fit=Fit.CROP,
+            fit=self.fit,
             protocol=self.protocol,
             source="HyCoCLIP evaluator; PROTOCOLS §3",
         )
@@ -68,5 +70,7 @@ class Hierarchy:
 
 TASKS = {
     "hierarchy/imagenet": partial(Hierarchy, "imagenet", "ImageNet hierarchy"),
-    "hierarchy/miniature-things": partial(Hierarchy, "miniature-things", "Miniature things hierarchy"),
+    "hierarchy/miniature-things": partial(
+        Hierarchy, "miniature-things", "Miniature things hierarchy", fit=SQUARE
+    ),
 }

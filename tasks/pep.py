@@ -27,7 +27,7 @@ from hierbench.data.datasets import CaptionChains
 from hierbench.errors import DataError
 from hierbench.metrics import bootstrap
 from hierbench.metrics.entailment import auc_ap_statistic, ties
-from hierbench.tasks._shared import image_features, text_features
+from hierbench.tasks._shared import SQUARE, image_features, text_features
 
 PAIRS_VERSION = 1
 
@@ -104,6 +104,7 @@ class Pep:
     title: str
     pairs: PairList
     radial: bool = False
+    fit: Fit = Fit.CROP
     protocol: str = "released"
 
     @property
@@ -126,7 +127,7 @@ class Pep:
                 MetricSpec("distinct", "Distinct scores", unit="raw"),
             ),
             headline="auc",
-            fit=Fit.CROP,
+            fit=self.fit,
             protocol=self.protocol,
             source="ARGENT §5; pair list of PROTOCOLS §4",
         )
@@ -169,6 +170,8 @@ class Pep:
     def pair_scores(self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChains) -> PairScores:
         """Entailment scores of all pairs."""
         pool, counted = self.pairs.negatives(dataset)
+        if not counted.any():
+            raise DataError(f"{dataset.name} leaves no negative pair for {self.name}: evaluate more samples")
         root = geometry.lift(text_features(embeddings, [ROOT])[0]) if self.radial else None
         entails = partial(geometry.entailment, root=root)
         images = geometry.lift(image_features(embeddings, dataset.images.ids))
@@ -259,8 +262,16 @@ TASKS = {
     "pep-uncleaned-radial": partial(
         Pep, "pep-uncleaned-radial", "hierarcaps", "PEP uncleaned, radial", UNCLEANED, radial=True
     ),
-    "pep-v1/miniature": partial(Pep, "pep-v1/miniature", "miniature-chains", "Miniature PEP", CLEANED),
+    "pep-v1/miniature": partial(
+        Pep, "pep-v1/miniature", "miniature-chains", "Miniature PEP", CLEANED, fit=SQUARE
+    ),
     "pep-v1-radial/miniature": partial(
-        Pep, "pep-v1-radial/miniature", "miniature-chains", "Miniature PEP, radial", CLEANED, radial=True
+        Pep,
+        "pep-v1-radial/miniature",
+        "miniature-chains",
+        "Miniature PEP, radial",
+        CLEANED,
+        radial=True,
+        fit=SQUARE,
     ),
 }

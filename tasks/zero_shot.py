@@ -11,7 +11,7 @@ from hierbench.contracts import EmbeddingRequests, Embeddings, Fit, Geometry, Me
 from hierbench.data.datasets import Classification
 from hierbench.metrics import bootstrap
 from hierbench.metrics.classification import accuracy_statistic, nearest
-from hierbench.tasks._shared import image_features, text_features
+from hierbench.tasks._shared import SQUARE, image_features, text_features
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class ZeroShot:
 
     dataset: str
     title: str
+    fit: Fit = Fit.CROP
     protocol: str = "released"
 
     @property
@@ -31,7 +32,7 @@ class ZeroShot:
             dataset=self.dataset,
             metrics=(MetricSpec("mean_per_class", "Acc"), MetricSpec("top1", "Top-1")),
             headline="mean_per_class",
-            fit=Fit.CROP,
+            fit=self.fit,
             protocol=self.protocol,
             source="MERU, HyCoCLIP, UNCHA evaluators; PROTOCOLS §1",
         )
@@ -78,9 +79,13 @@ def notes(dataset: Classification) -> tuple[str, ...]:
 
 TASKS = {
     "zero-shot/imagenet": partial(ZeroShot, "imagenet", "ImageNet zero-shot"),
-    "zero-shot/miniature-things": partial(ZeroShot, "miniature-things", "Miniature things zero-shot"),
-    "zero-shot/miniature-colours": partial(ZeroShot, "miniature-colours", "Miniature colours zero-shot"),
+    "zero-shot/miniature-things": partial(
+        ZeroShot, "miniature-things", "Miniature things zero-shot", fit=SQUARE
+    ),
+    "zero-shot/miniature-colours": partial(
+        ZeroShot, "miniature-colours", "Miniature colours zero-shot", fit=SQUARE
+    ),
     "zero-shot/miniature-backgrounds": partial(
-        ZeroShot, "miniature-backgrounds", "Miniature backgrounds zero-shot"
+        ZeroShot, "miniature-backgrounds", "Miniature backgrounds zero-shot", fit=SQUARE
     ),
 }

@@ -10,7 +10,8 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -56,42 +57,63 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in words
     words = ["--debug"] * debug + [
         word for word in words if word != "--debug"
-    ]  # typer knows it before a command
-    _prepare_streams(debug)
-    try:
-        status = app(words or ["--help"], prog_name="hierbench", standalone_mode=False)
-        sys.stdout.flush()
-        if status == 130:  # what typer makes of Ctrl-C
-            raise KeyboardInterrupt
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it exits
-        status = 141
-    except (KeyboardInterrupt, typer.Abort, Interrupted) as stop:
-        _error(f"interrupted{f': {stop}' if isinstance(stop, Interrupted) else ''}", debug)
-        status = 130
-    except _OptionProblem as problem:
-        command = problem.ctx.command_path if problem.ctx else "hierbench"
-        _error(f"error: {_one_line(problem.format_message())} (see {command} --help)", debug)
-        status = 2
-    except HierbenchError as error:
-        _error(f"error: {_one_line(str(error))}", debug)
-        status = 2
-    except Exception as error:  # a mistake of ours, not of the person at the terminal
-        hint = "" if debug else "; --debug shows where, please report it"
-        _error(f"internal error: {type(error).__name__}: {_one_line(str(error))}{hint}", debug)
-        status = 2
-    sys.exit(status if isinstance(status, int) else 0)
-
-
-def _prepare_streams(debug: bool) -> None:
+    ]  # before the command, for typer
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without arrows prints a question mark
-    log = logging.getLogger("hierbench")
-    if not log.handlers:
-        log.addHandler(_Log())
-        log.propagate = False
+    with _log_to_stderr(debug):
+        sys.exit(_run(words or ["--help"], debug))
+
+
+def _run(words: Sequence[str], debug: bool) -> int:
+    """Run one command; returns the exit status. Everything that goes wrong ends in one line on stderr."""
+    try:
+        status = app(words, prog_name="hierbench", standalone_mode=False)
+        sys.stdout.flush()
+        if status == 130:  # what typer makes of Ctrl-C
+            raise KeyboardInterrupt
+        return status if isinstance(status, int) else 0
+    except (BrokenPipeError, SystemExit) as stop:
+        if isinstance(stop, SystemExit) and not isinstance(stop.__context__, BrokenPipeError):
+            raise
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno()
+        )  # or Python complains when it exits
+        return 141
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted", 130, debug)
+    except Interrupted as stop:
+        return _fail(f"interrupted: {stop}", 130, debug)
+    except _OptionProblem as problem:
+        command = problem.ctx.command_path if problem.ctx else "hierbench"
+        return _fail(f"error: {problem.format_message()} (see {command} --help)", 2, debug)
+    except HierbenchError as error:
+        return _fail(f"error: {error}", 2, debug)
+    except Exception as error:  # a mistake of ours, not of the person at the terminal
+        hint = "" if debug else "; --debug shows where, please report it"
+        return _fail(f"internal error: {type(error).__name__}: {error}{hint}", 2, debug)
+
+
+def _fail(line: str, status: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    print(f"hierbench: {' '.join(line.split())}", file=sys.stderr)
+    return status
+
+
+@contextmanager
+def _log_to_stderr(debug: bool) -> Iterator[None]:
+    log, handler = logging.getLogger("hierbench"), _Log()
+    level, propagate = log.level, log.propagate
+    log.addHandler(handler)
     log.setLevel(logging.DEBUG if debug else logging.INFO)
+    log.propagate = False  # some libraries make the root logger print as well
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+        log.propagate = propagate
 
 
 class _Log(logging.Handler):
@@ -99,13 +121,3 @@ class _Log(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         print(f"hierbench: {self.format(record)}", file=sys.stderr, flush=True)
-
-
-def _error(line: str, debug: bool) -> None:
-    if debug:
-        traceback.print_exc()
-    print(f"hierbench: {line}", file=sys.stderr)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -96,6 +96,18 @@ def styled() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and "NO_COLOR" not in os.environ
 
 
+def print_text(text: str, label: str = "", indent: int = 2) -> None:
+    """A paragraph as wide as the terminal, later lines indented; `label` stands before it, padded to the indent."""
+    import textwrap
+
+    first = label.ljust(indent) if label else ""
+    print(
+        textwrap.fill(
+            text, width(), initial_indent=first, subsequent_indent=" " * indent, break_on_hyphens=False
+        )
+    )
+
+
 def print_listing(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], empty: str = "nothing") -> None:
     """Rows as an aligned table; long cells wrap. `columns` are keys of the rows and, capitalised, headings."""
     import io

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
-import textwrap
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hierbench import __version__
-from hierbench.cli._shared import Json, locations, print_json, print_listing, size, width
+from hierbench.cli._shared import Json, locations, print_json, print_listing, print_text, size
 
 PACKAGES = [  # what moves figures or is needed by a command
     "torch", "torchvision", "timm", "open_clip_torch", "transformers", "safetensors", "huggingface_hub", "numpy",
@@ -142,7 +141,7 @@ def _print(report: dict[str, Any]) -> None:
     print(f"Python {report['python']} on {report['platform']}\n")
     packages = report["packages"]
     installed = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
-    print(textwrap.fill(f"Packages: {installed}", width(), subsequent_indent="  ", break_on_hyphens=False))
+    print_text(f"Packages: {installed}")
     for name, version in packages.items():
         if version is None:
             why = f"only for {OPTIONAL[name]}" if name in OPTIONAL else "required: reinstall hierbench"
@@ -150,11 +149,11 @@ def _print(report: dict[str, Any]) -> None:
     print("\nDevices\n")
     print_listing(report["devices"], ["name", "what"])
     models = report["models"]
-    print(
-        f"\nModels: families {', '.join(models['families']) or 'none'}; {models['catalog']} in the catalog",
-        end="",
+    bundled = f"; bundled: {', '.join(models['builtin'])}" if models["builtin"] else ""
+    print()
+    print_text(
+        f"Models: families {', '.join(models['families'])}; {models['catalog']} in the catalog{bundled}"
     )
-    print(f", bundled: {', '.join(models['builtin'])}" if models["builtin"] else "")
     print("\nDatasets\n")
     rows = [
         row

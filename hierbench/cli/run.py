@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -22,7 +24,7 @@ from hierbench.cli._shared import (
     save_tables,
     say,
 )
-from hierbench.errors import UsageError
+from hierbench.errors import HierbenchError, UsageError
 
 WHAT, WHERE, HOW = "What to measure", "Data and output", "How to measure"
 
@@ -135,7 +137,8 @@ def run(
     }
     if dry_run:
         return _plan(arguments, as_json)
-    say(f"hierbench: {_titles(arguments['models'])} on {f'suite {suite}' if suite else ', '.join(task)}")
+    if os.environ.get("RANK", "0") == "0":  # under torchrun one process speaks
+        say(f"hierbench: {_titles(arguments['models'])} on {f'suite {suite}' if suite else ', '.join(task)}")
     return _run(arguments, as_json, first_steps=not wanted)
 
 
@@ -173,8 +176,14 @@ def _run(arguments: dict, as_json: bool, first_steps: bool) -> int:
     from hierbench.leaderboard import tables
 
     out = arguments["out"]
+    fresh = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
         found = runner.run(**arguments)
+    except HierbenchError:
+        for folder in fresh:
+            with suppress(OSError):  # nothing was done: leave no empty folders
+                folder.rmdir()
+        raise
     except KeyboardInterrupt:
         raise Interrupted(
             f"finished tasks lie in {out}; the same command with --out {out} goes on from there"

@@ -16,9 +16,7 @@ def features(value, what: str, dims: int = 2) -> Tensor:
     except (TypeError, ValueError, RuntimeError) as error:
         raise MetricError(f"{what}: expected an array of numbers, got {type(value).__name__}") from error
     if tensor.dim() != dims or 0 in tensor.shape:
-        raise MetricError(
-            f"{what}: expected {dims} axes, none empty, got shape {tuple(tensor.shape)}"
-        )
+        raise MetricError(f"{what}: expected {dims} axes, none empty, got shape {tuple(tensor.shape)}")
     if tensor.dtype not in (torch.float32, torch.float64):
         tensor = tensor.float()
     if not torch.isfinite(tensor).all():

@@ -72,6 +72,8 @@ class Meaning:
 
 @dataclass(frozen=True)
 class Caption:
+    """A string and what it says."""
+
     text: str
     level: int  # 1, the most general, to 4
     meaning: Meaning

@@ -34,6 +34,7 @@ class MiniatureImages:
 
 
 def scene_by_id(image_id: str) -> Scene:
+    """The scene whose `Scene.id` this is."""
     split, _, index = image_id.rpartition("-")
     return scene(split, int(index))
 

@@ -150,7 +150,7 @@ def _dimensions(state: Mapping[str, Tensor], where: str) -> dict:
         return 1 + max((int(match[1]) for match in found if match), default=-1)
 
     width, _, _, patch = shape("visual.patch_embed.proj.weight", 4)
-    grid = math.isqrt(shape("visual.pos_embed", 3)[1] - 1)
+    grid = math.isqrt(max(shape("visual.pos_embed", 3)[1] - 1, 0))
     context, text_width = shape("textual.posit_embed", 2)
     hidden = shape("visual.blocks.0.mlp.fc1.weight", 2)[0]
     return {

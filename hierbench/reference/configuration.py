@@ -1,12 +1,13 @@
 """From a config to a reference model. A config is a packaged name or a mapping; nothing in it goes unread.
 
-Packaged names: FAMILY/SIZE (the GRIT recipe: `hycoclip/vit-b`), cc3m/FAMILY/SIZE, miniature/FAMILY; families and sizes are
-the files of `configs/`. A mapping may name one under `extends` and change what differs.
+Packaged names: FAMILY/SIZE (the GRIT recipe: `hycoclip/vit-b`), cc3m/FAMILY/SIZE, miniature/FAMILY; families and
+sizes are the files of `configs/`. A mapping may name one under `extends` and change what differs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -61,7 +62,7 @@ def build(config: str | Mapping[str, Any] | ReferenceConfig, *, seed: int | None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(resolved.train.seed if seed is None else seed)
         encoder = DualEncoder.create(**resolved.model.model_dump())
-    return ReferenceModel(encoder, build_terms(resolved.objective), needs_parts=resolved.data.boxes > 0)
+    return ReferenceModel(encoder, build_terms(resolved.objective))
 
 
 def resolve(config: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> ReferenceConfig:
@@ -94,7 +95,7 @@ def packaged() -> list[str]:
 
 def _values(config: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(config, Mapping):
-        values = dict(config)
+        values = deepcopy(dict(config))  # overrides must not reach the caller's
     elif str(config) in packaged():
         return _packaged(str(config))
     elif Path(config).suffix in (".yaml", ".yml"):
@@ -148,12 +149,11 @@ def _override(values: dict[str, Any], text: str) -> None:
     *parents, last = path.split(".")
     place: Any = values
     for parent in parents:
-        place = (
-            place[int(parent)]
-            if isinstance(place, list) and parent.isdigit()
-            else place.setdefault(parent, {})
-        )
-        if not isinstance(place, dict | list):
+        if isinstance(place, list) and parent.isdigit() and int(parent) < len(place):
+            place = place[int(parent)]
+        elif isinstance(place, dict) and isinstance(place.setdefault(parent, {}), dict | list):
+            place = place[parent]
+        else:
             raise UsageError(f"override {text!r}: {parent} is no section of the config")
     key = int(last) if isinstance(place, list) and last.isdigit() else last
     try:

@@ -51,7 +51,7 @@ def vision_tower(
         tower = timm.create_model(name, num_heads=image_heads(sizes["embed_dim"]), **sizes)
     except (AssertionError, RuntimeError, TypeError, ValueError) as error:
         raise UsageError(f"timm's {name} cannot be built as an image tower: {error}") from error
-    if tower.pos_embed is not None:
+    if getattr(tower, "pos_embed", None) is not None:
         rows, columns = tower.patch_embed.grid_size
         positions = sine_cosine_positions(rows, columns, tower.embed_dim)
         prefix = positions.new_zeros(tower.pos_embed.shape[1] - len(positions), tower.embed_dim)

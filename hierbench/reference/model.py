@@ -1,12 +1,12 @@
 """A reference model to train: the lineage's dual encoder with an objective.
 
-`encode` is the expensive part, `objective` what couples the samples of a batch; they are apart so that a loop can gather
-features over processes, or cut `encode` into pieces, in between.
+`encode` is the expensive part, `objective` what couples the samples of a batch; they are apart so that a loop can
+gather features over processes, or cut `encode` into pieces, in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,8 @@ from hierbench.errors import UsageError
 from hierbench.geometry import Lorentz, Sphere
 from hierbench.reference.dual_encoder import MAX_LOGIT_SCALE, TEMPERATURES, DualEncoder
 from hierbench.reference.objectives import Embedded, Weighted, total_loss
-from hierbench.reference.packing import Pack, pack
+from hierbench.reference.objectives.embedded import PARTS
+from hierbench.reference.packing import Pack
 from hierbench.reference.tokenizer import tokenize
 
 
@@ -27,18 +28,30 @@ class Batch:
     images: Tensor  # (B, 3, H, W) in [0, 1]
     captions: Sequence[str]  # B
     part_images: Tensor | None = None  # (B, N, 3, H, W)
-    part_captions: Sequence[Sequence[str]] | None = None  # B lists of N
-    part_valid: Tensor | None = None  # (B, N) bool; None = all
+    part_captions: Sequence[Sequence[str]] | None = None  # B lists of at most N
+    part_valid: Tensor | None = None  # (B, N) bool; None = the slots that have a caption
 
 
 class ReferenceModel(nn.Module):
-    """CLIP, MERU, HyCoCLIP, UNCHA or ARGENT, by encoder layout and terms. `encoder.state_dict()` is released layout."""
+    """CLIP, MERU, HyCoCLIP, UNCHA or ARGENT, by encoder layout and terms.
 
-    def __init__(self, encoder: DualEncoder, terms: Sequence[Weighted], *, needs_parts: bool):
+    Its state dict is the encoder's, in the released layout. Raises UsageError where layout and terms do not fit.
+    """
+
+    def __init__(self, encoder: DualEncoder, terms: Sequence[Weighted]):
         super().__init__()
         self.encoder = encoder
         self.terms = tuple(terms)
-        self.needs_parts = needs_parts
+        self.needs_parts = any(item in PARTS for weighted in terms for item in weighted.term.items)
+        self._check()
+
+    def state_dict(self, *args, **options) -> dict[str, Tensor]:
+        """The encoder's: names and shapes of the released checkpoints."""
+        return self.encoder.state_dict(*args, **options)
+
+    def load_state_dict(self, state_dict: Mapping[str, Tensor], strict: bool = True, **options):
+        """Load weights in the released layout."""
+        return self.encoder.load_state_dict(state_dict, strict=strict, **options)
 
     def encode(self, pixels: Tensor, texts: Sequence[Sequence[int]] | Pack) -> tuple[Tensor, Tensor]:
         """(R, 3, H, W) in [0, 1] and R token sequences -> two (R, D) float32 features before the learned scale."""
@@ -51,7 +64,7 @@ class ReferenceModel(nn.Module):
         part_valid: Tensor | None = None,
         gather: Callable[[Tensor], Tensor] = lambda rows: rows,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Features -> (total loss, logged figures); always in float32 or wider.
+        """Features -> (total loss, logged figures), evaluated in float64 whatever the encoders' arithmetic.
 
         image, text: (b·(1 + P), D) as `encode` gives them, the b whole items first, then the parts slot after slot.
         part_valid: (b, P) bool. `gather` makes the rows of all processes from those of this one.
@@ -62,12 +75,17 @@ class ReferenceModel(nn.Module):
         if self.needs_parts:
             if part_valid is None:
                 raise UsageError(
-                    "this objective compares parts with wholes: give part_images and part_captions"
+                    "this objective compares parts with wholes: give part_images and part_captions "
+                    "(in training: data.boxes of at least 1)"
                 )
             valid = gather(part_valid)
             slots = valid.shape[1]
             owner = torch.arange(len(valid), device=image.device).repeat_interleave(slots)
-            parts = {"valid": valid.flatten(), "owner": owner}
+            parts = {
+                "valid": valid.flatten(),
+                "owner": owner,
+                "processes": len(valid) // len(part_valid),
+            }
         scales = {
             name: getattr(encoder, name).exp().clamp(max=MAX_LOGIT_SCALE)
             for name in TEMPERATURES[encoder.layout]
@@ -75,6 +93,7 @@ class ReferenceModel(nn.Module):
         geometry = Lorentz(encoder.curvature()) if encoder.is_hyperbolic else Sphere()
         points = {}
         for name, features in (("image", image), ("text", text)):
+            features = features.to(torch.float32 if features.device.type == "mps" else torch.float64)
             if encoder.is_hyperbolic:
                 alpha = encoder.visual_alpha if name == "image" else encoder.textual_alpha
                 features = features * alpha.exp()
@@ -84,23 +103,35 @@ class ReferenceModel(nn.Module):
                 by_slot = lifted[count:].unflatten(0, (-1, count)).transpose(0, 1)  # (b, P, D)
                 points[f"part_{name}"] = gather(by_slot).flatten(0, 1)
         total, logged = total_loss(self.terms, Embedded(geometry, scales=scales, **points, **parts))
-        return total, logged | self._scalars(scales)
+        return total.float(), logged | self._scalars(scales)
 
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """(total loss, logged figures) of a batch in one process."""
+        """(total loss, logged figures) of a batch in one process. Raises UsageError for parts that do not match."""
         self.encoder.clamp_scalars()
         pixels, captions, valid = batch.images, list(batch.captions), None
-        if batch.part_images is not None:
-            if batch.part_captions is None:
-                raise UsageError("part_images without part_captions")
-            count, slots = batch.part_images.shape[:2]
+        if len(pixels) != len(captions):
+            raise UsageError(f"a batch needs one caption per image, got {len(captions)} for {len(pixels)}")
+        if self.needs_parts and batch.part_images is not None:
+            valid = _valid_parts(batch)
             pixels = torch.cat([pixels, batch.part_images.transpose(0, 1).flatten(0, 1)])
-            captions += [row[slot] for slot in range(slots) for row in batch.part_captions]
-            valid = batch.part_valid
-            if valid is None:
-                valid = torch.ones(count, slots, dtype=torch.bool, device=pixels.device)
-        image, text = self.encode(pixels, pack(tokenize(captions)))
+            captions += [
+                row[slot] if slot < len(row) else ""
+                for slot in range(valid.shape[1])
+                for row in batch.part_captions
+            ]
+        image, text = self.encode(pixels, tokenize(captions))
         return self.objective(image, text, valid)
+
+    def _check(self) -> None:
+        layout = self.encoder.layout
+        for term in (weighted.term for weighted in self.terms):
+            if term.needs_cones and not self.encoder.is_hyperbolic:
+                raise UsageError(f"a {term.label} term needs hyperbolic space, and layout {layout} has none")
+            missing = term.temperatures - TEMPERATURES[layout].keys()
+            if missing:
+                raise UsageError(
+                    f"layout {layout} has no {sorted(missing)[0]}, which a {term.label} term reads"
+                )
 
     def _scalars(self, scales: dict[str, Tensor]) -> dict[str, Tensor]:
         logged = {
@@ -110,3 +141,26 @@ class ReferenceModel(nn.Module):
         if self.encoder.is_hyperbolic:
             logged["curv"] = self.encoder.curvature().detach()
         return logged
+
+
+def _valid_parts(batch: Batch) -> Tensor:
+    """(B, N) bool: which part slots of a batch are real."""
+    images, captions, valid = batch.part_images, batch.part_captions, batch.part_valid
+    count = len(batch.images)
+    if captions is None or images.ndim != 5 or len(images) != count or len(captions) != count:
+        raise UsageError(
+            f"parts of {count} samples need part_images ({count}, N, 3, H, W) and {count} lists of part_captions"
+        )
+    slots = images.shape[1]
+    told = torch.tensor(
+        [[slot < len(row) for slot in range(slots)] for row in captions], device=images.device
+    )
+    if valid is None:
+        valid = told
+    if valid.shape != (count, slots) or max(map(len, captions)) > slots:
+        raise UsageError(
+            f"part_valid must be ({count}, {slots}), and no list of part_captions longer than {slots}"
+        )
+    if (valid & ~told).any():
+        raise UsageError("part_valid marks a part that has no caption: give a string for every valid slot")
+    return valid.to(device=images.device, dtype=torch.bool)

@@ -103,7 +103,7 @@ def test_a_corrupt_image_is_named_and_the_rest_kept(fakes, things, workers):
     (things.images.folder / "0010.png").write_bytes(b"no image at all")
     store, adapter = EmbeddingStore(), fakes.Adapter()
     requests = EmbeddingRequests(things.images.ids, ())
-    with pytest.raises(DataError, match="0010.png of things is not a readable") as caught:
+    with pytest.raises(DataError, match=r"0010\.png of things is not a readable") as caught:
         embed(adapter, things, requests, Fit.CROP, store=store, batch_size=4, workers=workers)
     assert "\n" not in str(caught.value)
     fakes.write_images(things.images.folder, 20)  # mended
@@ -123,7 +123,7 @@ def test_an_adapter_that_cannot_preprocess_is_named(fakes, things, workers):
     adapter = fakes.Adapter()
     adapter.preprocess = lambda image, fit: [][0]
     with pytest.raises(
-        EncodingError, match="fake: image 0000.png cannot be preprocessed: IndexError"
+        EncodingError, match=r"fake: image 0000\.png cannot be preprocessed: IndexError"
     ) as caught:
         embed(
             adapter, things, EmbeddingRequests(things.images.ids, ()), Fit.CROP, batch_size=8, workers=workers
@@ -143,7 +143,7 @@ def test_embeddings_that_are_not_finite_are_named(fakes, things, value):
 
     adapter = fakes.Adapter()
     adapter.encode_images = poisoned(adapter.encode_images, 1)
-    with pytest.raises(EncodingError, match="the embedding of image '0001.png' holds NaN or infinite"):
+    with pytest.raises(EncodingError, match=r"the embedding of image '0001\.png' holds NaN or infinite"):
         embed(adapter, things, EmbeddingRequests(things.images.ids, ()), Fit.CROP)
     adapter = fakes.Adapter()
     adapter.encode_texts = poisoned(adapter.encode_texts, slice(1, None))
@@ -181,7 +181,7 @@ def test_the_first_of_two_errors_is_told(fakes, things):
     (things.images.folder / "0008.png").write_bytes(b"no image")
     adapter = fakes.Adapter()
     adapter.encode_images = lambda pixels: torch.full((len(pixels), 6), torch.nan)
-    with pytest.raises(EncodingError, match="image '0000.png'"):
+    with pytest.raises(EncodingError, match=r"image '0000\.png'"):
         embed(adapter, things, EmbeddingRequests(things.images.ids, ()), Fit.CROP, batch_size=8)
 
 

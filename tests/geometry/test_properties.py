@@ -138,7 +138,7 @@ def test_sphere_distance_is_a_metric_and_invariant(seed):
     )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(
     seeds,
     curvatures,

@@ -88,6 +88,7 @@ def test_a_tag_brings_its_own_preprocessing_and_activation(tagged, tag):
         torch.testing.assert_close(texts, model.encode_text(tokenizer(list(TEXTS))), atol=1e-6, rtol=1e-5)
     assert adapter.card.name == f"Tiny-32-{tag}"
     assert adapter.card.notes["quick_gelu"] is quick
+    assert ("quick GELU" in adapter.card.preprocessing) is quick  # which the embedding store goes by
     assert "bilinear" in adapter.card.preprocessing
 
 

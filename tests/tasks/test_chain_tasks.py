@@ -81,6 +81,13 @@ def test_a_dataset_without_pool_says_which_file_is_missing(chains):
         task.requests(chains([0, 1]))
 
 
+def test_too_few_samples_for_a_negative_pair(chains, embed):
+    with pytest.raises(
+        DataError, match="chains leaves no negative pair for pep-uncleaned: evaluate more samples"
+    ):
+        scored(registry.task("pep-uncleaned"), LORENTZ, chains([0]), embed)
+
+
 def test_requests(chains):
     dataset = chains([0, 1, 0], ("p", "s0 level 1"))
     own = [caption for chain in dataset.captions for caption in chain]

@@ -1,40 +1,61 @@
-"""Contrastive terms: cross-entropy over the batch on logits scale × similarity, −geodesic distance or cosine."""
+"""Contrastive terms: cross-entropy over the batch on logits scale × closeness, −geodesic distance or cosine."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
-import torch.nn.functional as F
+from pydantic import ConfigDict, field_validator
+from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from hierbench.reference.objectives.embedded import Embedded
+from hierbench.reference.objectives.embedded import PARTS, Embedded, Item, valid_mean
 from hierbench.reference.objectives.uncertainty import uncertainty
 
-PARTS = ("part_image", "part_text")
+GLOBAL, LOCAL, GLOBAL_LOCAL = "global_logit_scale", "local_logit_scale", "global_local_logit_scale"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Contrastive:
     """Mean over `pairs` (from, to) of the cross-entropy from each `from` to its own `to` among the batch's.
 
     CLIP and MERU: image–text both ways; HyCoCLIP and ARGENT also part_image → text and part_text → image
-    (HyCoCLIP, eq. 6). The scale is exp(logit_scale), at most 100.
+    (HyCoCLIP, hierarchical compositional contrastive loss). The scale is exp(logit scale), at most 100.
     """
 
-    pairs: tuple[tuple[str, str], ...] = (("image", "text"), ("text", "image"))
-    scale: str = "logit_scale"
+    pairs: tuple[tuple[Item, Item], ...] = (("image", "text"), ("text", "image"))
+    scale: Literal["logit_scale", "global_logit_scale", "local_logit_scale", "global_local_logit_scale"] = (
+        "logit_scale"
+    )
 
-    def __call__(self, batch: Embedded) -> Tensor:
-        """Scalar loss."""
-        losses = [
-            matching_loss(batch, queries, targets, batch.scales[self.scale])
-            for queries, targets in self.pairs
-        ]
-        return torch.stack(losses).mean()
+    label: ClassVar[str] = "contrastive"
+    needs_cones: ClassVar[bool] = False
+
+    @field_validator("pairs")
+    @classmethod
+    def _one_target_each(cls, pairs):
+        if not pairs:
+            raise ValueError("at least one pair is needed")
+        for queries, targets in pairs:
+            if queries not in PARTS and targets in PARTS:
+                raise ValueError(f"{queries} to {targets}: a whole item has no single part to find")
+        return pairs
+
+    @property
+    def items(self) -> frozenset[str]:
+        return frozenset(item for pair in self.pairs for item in pair)
+
+    @property
+    def temperatures(self) -> frozenset[str]:
+        return frozenset([self.scale])
+
+    def __call__(self, batch: Embedded) -> tuple[Tensor, dict]:
+        scale = batch.scales[self.scale]
+        losses = [matching_loss(batch, queries, targets, scale) for queries, targets in self.pairs]
+        return torch.stack(losses).mean(), {}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class UncertaintyContrastive:
     """UNCHA's contrastive part: ½ of each of global, local and global–local pairs, three temperatures.
 
@@ -43,49 +64,46 @@ class UncertaintyContrastive:
     clamped to [0.1, 10] (UNCHA, uncertainty-guided contrastive loss).
     """
 
-    def __call__(self, batch: Embedded) -> Tensor:
-        """Scalar loss."""
+    label: ClassVar[str] = "contrastive"
+    needs_cones: ClassVar[bool] = False
+    items: ClassVar[frozenset[str]] = frozenset(["image", "text", *PARTS])
+    temperatures: ClassVar[frozenset[str]] = frozenset([GLOBAL, LOCAL, GLOBAL_LOCAL])
+
+    def __call__(self, batch: Embedded) -> tuple[Tensor, dict]:
         scales = batch.scales
-        total = sum(
-            matching_loss(batch, *pair, scales["global_logit_scale"])
-            for pair in (("image", "text"), ("text", "image"))
-        )
-        total += sum(
-            matching_loss(batch, *pair, scales["local_logit_scale"])
-            for pair in (("part_image", "part_text"), ("part_text", "part_image"))
-        )
-        for parts, whole in (("part_image", "text"), ("part_text", "image")):
+        losses = [
+            matching_loss(batch, "image", "text", scales[GLOBAL]),
+            matching_loss(batch, "text", "image", scales[GLOBAL]),
+            matching_loss(batch, "part_image", "part_text", scales[LOCAL]),
+            matching_loss(batch, "part_text", "part_image", scales[LOCAL]),
+        ]
+        for parts, wholes in (("part_image", "text"), ("part_text", "image")):
             factor = (-uncertainty(batch.points(parts).detach()) / 2).exp().clamp(0.1, 10)
-            scale = scales["global_local_logit_scale"] * factor[:, None]
-            total += matching_loss(batch, parts, whole, scale, repeat=True)
-        return total / 2
+            scale = scales[GLOBAL_LOCAL] * factor[:, None]
+            losses.append(matching_loss(batch, parts, wholes, scale, repeat=True))
+        return torch.stack(losses).sum() / 2, {}
 
 
 def matching_loss(
-    batch: Embedded, queries: str, targets: str, scale: Tensor, *, repeat: bool = False
+    batch: Embedded, queries: Item, targets: Item, scale: Tensor, *, repeat: bool = False
 ) -> Tensor:
-    """Cross-entropy from each valid query to its own target.
+    """Mean cross-entropy from each valid query to its own target.
 
     Parts against whole items: the target is the part's owner among the B items, or with `repeat` among the items
     repeated once per valid part (an item with two parts then stands in the denominator twice).
     """
     a, b = batch.points(queries), batch.points(targets)
-    parts = queries in PARTS
-    if parts and targets not in PARTS and repeat:
+    own = torch.arange(len(a), device=a.device)
+    to_wholes = queries in PARTS and targets not in PARTS
+    if to_wholes and repeat:
         b = b[batch.owner]
-    wanted = (
-        batch.owner
-        if parts and targets not in PARTS and not repeat
-        else torch.arange(len(a), device=a.device)
-    )
+    elif to_wholes:
+        own = batch.owner
     logits = scale * _closeness(batch, a, b)
-    if len(b) != len(batch.image) or targets in PARTS or repeat:
-        logits = logits.masked_fill(~batch.valid, float("-inf"))
-    if not parts:
-        return F.cross_entropy(logits, wanted)
-    own = logits.gather(1, wanted[:, None])[:, 0]
-    losses = torch.where(batch.valid, logits.logsumexp(1) - torch.where(batch.valid, own, 0), 0)
-    return losses.sum() / batch.valid.sum().clamp(min=1)
+    if targets in PARTS or repeat:
+        logits = logits.masked_fill(~batch.valid, torch.finfo(logits.dtype).min)
+    losses = logits.logsumexp(1) - logits.gather(1, own[:, None])[:, 0]
+    return valid_mean(losses, batch.valid if queries in PARTS else None)
 
 
 def _closeness(batch: Embedded, a: Tensor, b: Tensor) -> Tensor:

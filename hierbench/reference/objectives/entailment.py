@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass as plain_dataclass
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from hierbench.reference.objectives.embedded import Embedded, valid_mean
+from hierbench.reference.objectives.embedded import PARTS, Embedded, Item, valid_mean
 from hierbench.reference.objectives.uncertainty import calibration
 
 ACROSS, WITHIN = 0.7, 1.2  # aperture factors η of HyCoCLIP across and within modalities
 
+RelationName = Literal["text_image", "box_text_image", "cross_image", "cross_text"]
+FOUR: tuple[RelationName, ...] = ("text_image", "box_text_image", "cross_image", "cross_text")
+Relations = Annotated[tuple[RelationName, ...], Field(min_length=1)]
+AtLeastZero = Annotated[float, Field(ge=0)]
 
-@dataclass(frozen=True)
+
+@plain_dataclass(frozen=True)
 class Relation:
-    """`general` entails `specific`; `label` is the relation's name in logs."""
+    """`general` entails `specific`."""
 
-    general: str
-    specific: str
-    label: str
+    general: Item
+    specific: Item
 
     @property
     def within(self) -> bool:
@@ -29,86 +36,102 @@ class Relation:
         return self.general.endswith("image") == self.specific.endswith("image")
 
 
-TEXT_IMAGE = Relation("text", "image", "text_image")
-FOUR = (
-    TEXT_IMAGE,
-    Relation("part_text", "part_image", "box_text_image"),
-    Relation("part_image", "image", "cross_image"),
-    Relation("part_text", "text", "cross_text"),
-)
-"""HyCoCLIP's relations: the caption entails its image, the part's phrase its image, a part its whole."""
+RELATIONS: dict[RelationName, Relation] = {
+    "text_image": Relation("text", "image"),
+    "box_text_image": Relation("part_text", "part_image"),
+    "cross_image": Relation("part_image", "image"),
+    "cross_text": Relation("part_text", "text"),
+}
+"""HyCoCLIP's, by their names in logs: a caption entails its image, a part's phrase its image, a part its whole."""
 
 
-@dataclass(frozen=True)
-class ConeEntailment:
-    """Half the sum over the relations of mean (φ − ηω)₊ (HyCoCLIP, eq. 8); MERU: one relation, η = 1, not halved."""
+class _Entailment:
+    """What the entailment terms have in common."""
 
-    relations: tuple[Relation, ...] = FOUR
-    across: float = ACROSS
-    within: float = WITHIN
-    factor: float = 0.5
+    label: ClassVar[str] = "entailment"
+    needs_cones: ClassVar[bool] = True
+    temperatures: ClassVar[frozenset[str]] = frozenset()
+
+    @property
+    def items(self) -> frozenset[str]:
+        relations = [RELATIONS[name] for name in self.relations]
+        return frozenset(item for relation in relations for item in (relation.general, relation.specific))
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class ConeEntailment(_Entailment):
+    """`factor` × the sum over the relations of mean (φ − ηω)₊ (HyCoCLIP: all four, ½; MERU: text → image, η = 1, 1).
+
+    η is `across` modalities or `within` one.
+    """
+
+    relations: Relations = FOUR
+    across: AtLeastZero = ACROSS
+    within: AtLeastZero = WITHIN
+    factor: AtLeastZero = 0.5
 
     def __call__(self, batch: Embedded) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Scalar loss and the mean of each relation by label."""
         means = {}
-        for relation in self.relations:
-            general, specific, valid = ends(batch, relation)
-            means[relation.label] = valid_mean(
-                cone_residual(batch, general, specific, self._eta(relation)), valid
-            )
+        for name in self.relations:
+            general, specific, valid = ends(batch, RELATIONS[name])
+            eta = self.within if RELATIONS[name].within else self.across
+            means[name] = valid_mean(cone_residual(batch, general, specific, eta), valid)
         return self.factor * torch.stack(list(means.values())).sum(), means
 
-    def _eta(self, relation: Relation) -> float:
-        return self.within if relation.within else self.across
 
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class PiecewiseEntailment(_Entailment):
+    """UNCHA's: r = (φ − ηω)₊ + slope · φ; ½ across and ¼ within modalities, plus the calibration of the parts.
 
-@dataclass(frozen=True)
-class PiecewiseEntailment:
-    """UNCHA's: r = (φ − ηω)₊ + 0.1 φ; ½ across and ¼ within modalities, plus the calibration of the parts."""
+    `entropy`: the calibration's entropy is taken over the whole "batch", or over each "process" as released. The
+    figures by relation are half of mean r, as the released code logs them.
+    """
 
-    slope: float = 0.1
-    across: float = ACROSS
-    within: float = WITHIN
+    slope: AtLeastZero = 0.1
+    across: AtLeastZero = ACROSS
+    within: AtLeastZero = WITHIN
+    entropy: Literal["batch", "process"] = "batch"
+
+    relations: ClassVar[tuple[RelationName, ...]] = FOUR
 
     def __call__(self, batch: Embedded) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Scalar loss and half the mean of each relation by label (as UNCHA logs it)."""
         total, halves = 0.0, {}
-        for relation in FOUR:
-            general, specific, valid = ends(batch, relation)
-            eta = self.within if relation.within else self.across
+        groups = batch.processes if self.entropy == "process" else 1
+        for name in FOUR:
+            within = RELATIONS[name].within
+            general, specific, valid = ends(batch, RELATIONS[name])
+            eta = self.within if within else self.across
             residual = cone_residual(batch, general, specific, eta, slope=self.slope)
-            half = valid_mean(residual, valid) / 2
-            halves[relation.label] = half
-            total = total + (half / 2 if relation.within else half)
-            if relation.within:
-                total = total + calibration(general, residual, valid)
+            halves[name] = valid_mean(residual, valid) / 2
+            total = total + (halves[name] / 2 if within else halves[name])
+            if within:
+                total = total + calibration(general, residual, valid, groups=groups)
         return total, halves
 
 
-@dataclass(frozen=True)
-class AdaptiveEntailment:
-    """ARGENT's AdaEnt: half the sum over the relations of mean Huber_β(h φ) (ARGENT §4).
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class AdaptiveEntailment(_Entailment):
+    """ARGENT's AdaEnt: `factor` × the sum over the relations of mean Huber_β(h φ) (ARGENT §4).
 
     Readings, where the paper's text leaves them open: h = 1 across modalities; within, h falls with the similarity of
     the pair: "cosine": 1 − cos(g̃, s̃) clamped to [0, 1]; "distance": tanh of the geodesic distance; "none": 1.
     No gradient flows through h. β = 1; the sum is halved as HyCoCLIP's is.
     """
 
-    relations: tuple[Relation, ...] = FOUR
-    weighting: str = "cosine"
-    beta: float = 1.0
-    factor: float = 0.5
+    relations: Relations = FOUR
+    weighting: Literal["cosine", "distance", "none"] = "cosine"
+    beta: Annotated[float, Field(gt=0)] = 1.0
+    factor: AtLeastZero = 0.5
 
     def __call__(self, batch: Embedded) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Scalar loss and the mean of each relation by label."""
         means = {}
-        for relation in self.relations:
-            general, specific, valid = ends(batch, relation)
+        for name in self.relations:
+            general, specific, valid = ends(batch, RELATIONS[name])
             angle = batch.geometry.exterior_angle(general, specific, paired=True)
-            if relation.within:
+            if RELATIONS[name].within:
                 angle = self._weight(batch, general.detach(), specific.detach()) * angle
             loss = F.huber_loss(angle, torch.zeros_like(angle), reduction="none", delta=self.beta)
-            means[relation.label] = valid_mean(loss, valid)
+            means[name] = valid_mean(loss, valid)
         return self.factor * torch.stack(list(means.values())).sum(), means
 
     def _weight(self, batch: Embedded, general: Tensor, specific: Tensor) -> Tensor | float:
@@ -131,8 +154,8 @@ def cone_residual(
 def ends(batch: Embedded, relation: Relation) -> tuple[Tensor, Tensor, Tensor | None]:
     """General and specific points row by row, whole items repeated per part, and which rows are valid."""
     general, specific = batch.points(relation.general), batch.points(relation.specific)
-    if not relation.general.startswith("part"):
+    if relation.general not in PARTS:
         return general, specific, None
-    if not relation.specific.startswith("part"):
+    if relation.specific not in PARTS:
         specific = specific[batch.owner]
     return general, specific, batch.valid

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import torch
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from hierbench.reference.objectives.embedded import Embedded
+from hierbench.reference.objectives.embedded import PARTS, Embedded, Item
+
+LEAST_NORM = 1e-8  # keeps the logarithm of an embedding at the origin finite
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class NormRegulariser:
     """Mean of ‖x̃‖² − log‖x̃‖ over all embeddings of the batch (ARGENT §4); least at ‖x̃‖ = √½."""
 
-    members: tuple[str, ...] = ("image", "text", "part_image", "part_text")
+    members: Annotated[tuple[Item, ...], Field(min_length=1)] = ("image", "text", *PARTS)
 
-    def __call__(self, batch: Embedded) -> Tensor:
-        """Scalar loss."""
-        total, count = 0.0, 0.0
-        for name in self.members:
-            norm = torch.linalg.vector_norm(batch.points(name), dim=-1).clamp(min=1e-8)
+    label: ClassVar[str] = "norm"
+    needs_cones: ClassVar[bool] = True
+    temperatures: ClassVar[frozenset[str]] = frozenset()
+
+    @property
+    def items(self) -> frozenset[str]:
+        return frozenset(self.members)
+
+    def __call__(self, batch: Embedded) -> tuple[Tensor, dict]:
+        total, count = 0.0, 0
+        for item in self.members:
+            norm = torch.linalg.vector_norm(batch.points(item), dim=-1).clamp(min=LEAST_NORM)
             values = norm.square() - norm.log()
-            if name.startswith("part"):
-                total, count = total + torch.where(batch.valid, values, 0).sum(), count + batch.valid.sum()
-            else:
-                total, count = total + values.sum(), count + len(values)
-        return total / count
+            valid = batch.valid if item in PARTS else torch.ones_like(values, dtype=torch.bool)
+            total, count = total + torch.where(valid, values, 0).sum(), count + valid.sum()
+        return total / count, {}

@@ -1,9 +1,9 @@
 """The training loop: one process or many, whole batches or cached gradients, resumable to the step.
 
-Each step: encode the process's samples (whole images and parts in one pass), gather the features of all processes, compute
-the loss on all of them, step. Where a share does not fit in memory, `micro_batch` cuts the encoding: features first
-without gradients, then the loss and its gradient on the features, then each piece again with that gradient (the cached
-gradients of Gao et al., 2021), so the contrastive batch stays whole.
+Each step: encode the process's samples (whole images and parts in one pass), gather the features of all processes,
+compute the loss on all of them, step. Where a share does not fit in memory, `micro_batch` cuts the encoding: features
+first without gradients, then the loss and its gradient on the features, then each piece again with that gradient (the
+cached gradients of Gao et al., 2021), so the contrastive batch stays whole.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class Encoders(nn.Module):
     def __init__(self, model: ReferenceModel):
         super().__init__()
         encoder = model.encoder
-        self.model = model
+        self._model = (model,)  # in a tuple, so that its learned scalars are no parameters of this module
         self.towers = nn.ModuleList(
             [encoder.visual, encoder.visual_proj, encoder.textual, encoder.textual_proj]
         )
 
     def forward(self, pixels: Tensor, texts: Any) -> tuple[Tensor, Tensor]:
-        return self.model.encode(pixels, texts)
+        return self._model[0].encode(pixels, texts)
 
 
 class Trainer:
@@ -79,15 +79,13 @@ class Trainer:
         self.optimiser = build_optimiser(self.model, train)
         self.scaler = torch.amp.GradScaler(device.type, enabled=train.precision == "float16")
         encoders: nn.Module = Encoders(self.model)
-        if train.compile:
-            encoders = torch.compile(encoders)
+        if train.compile:  # texts come in another shape each step; compiling them would never end
+            self.model.encoder.visual.compile()
         if processes.world > 1:
-            # The learned scalars stand outside the towers; their gradients are averaged in `_average_scalars`.
-            names = [name for name, _ in encoders.named_parameters() if not name.startswith("towers.")]
-            nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(encoders, names)
-            encoders = nn.parallel.DistributedDataParallel(encoders, broadcast_buffers=False)
+            encoders = nn.parallel.DistributedDataParallel(encoders)
         self.encoders = encoders
-        towers = {id(parameter) for parameter in Encoders(self.model).towers.parameters()}
+        # The learned scalars stand outside the towers, and so outside DDP: see `_average_scalars`.
+        towers = {id(parameter) for parameter in encoders.parameters()}
         self.scalars = [p for p in self.model.parameters() if p.requires_grad and id(p) not in towers]
         self.bad_steps = torch.zeros((), device=device)
 
@@ -232,12 +230,9 @@ def train(
                 rate = (done - at) * settings.batch_size / (time.monotonic() - began)
                 began, at = time.monotonic(), done
                 if logs:
-                    extra = {"bad_steps": int(trainer.bad_steps), "skipped": sum(tally.values())}
-                    logs.write(
-                        number,
-                        values | {"learning_rate": trainer.optimiser.param_groups[0]["lr"]} | extra,
-                        rate,
-                    )
+                    values["learning_rate"] = trainer.optimiser.param_groups[0]["lr"]
+                    counts = {"bad_steps": int(trainer.bad_steps), "skipped": sum(tally.values())}
+                    logs.write(number, values | counts, rate)
             if done % settings.save_every == 0 or done == end:
                 _save(trainer, out, done, consumed, tally)
     finally:

@@ -1,7 +1,7 @@
 """Checkpoints of a training run: weights in the released layout, and what a resumed run needs besides.
 
-Each is a folder `checkpoints/step-NNNNNNN` with `model.safetensors` and `state.pt`, written under another name and renamed
-when whole: a full disk or a kill leaves the last good one in place.
+Each is a folder `checkpoints/step-NNNNNNN` with `model.safetensors` and `state.pt`, written under another name and
+renamed when whole: a full disk or a kill leaves the last good one in place.
 """
 
 from __future__ import annotations

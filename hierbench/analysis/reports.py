@@ -1,0 +1,125 @@
+"""Each analysis from embeddings to what is shown: files in a folder, and rows to print."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hierbench.analysis import figures, horopca
+from hierbench.analysis.groups import IMAGES, Embedded, stacked
+from hierbench.analysis.norms import radii, summary
+from hierbench.analysis.traversal import STEPS, traverse
+from hierbench.analysis.uncertainty import uncertainty
+from hierbench.errors import OutputError, UsageError
+from hierbench.files import replacing
+
+Rows = list[dict[str, Any]]
+
+
+def norms(embedded: Embedded, out: Path, title: str) -> Rows:
+    """norms.csv (group, item, radius) and norms.png; a row a group: n, mean, std and quantiles of the radii."""
+    values = radii(embedded)
+    _save_items(out / "norms.csv", "radius", embedded, np.concatenate(list(values.values())))
+    _save(figures.distributions(values, "distance from the root", title), out / "norms.png")
+    return summary(values)
+
+
+def uncertainties(embedded: Embedded, out: Path, title: str) -> Rows:
+    """uncertainty.csv (group, item, uncertainty) and uncertainty.png; a row a group, as for norms.
+
+    Raises UsageError for a geometry without a norm of its own.
+    """
+    values = {name: uncertainty(embedded.geometry, embedded.points(name)).numpy() for name in embedded.groups}
+    _save_items(out / "uncertainty.csv", "uncertainty", embedded, np.concatenate(list(values.values())))
+    _save(figures.distributions(values, "uncertainty", title), out / "uncertainty.png")
+    return summary(values)
+
+
+def horopca_plane(embedded: Embedded, out: Path, title: str, centre: str = "origin") -> Rows:
+    """horopca.csv (group, item, x, y in the unit disc) and horopca.png; one row: how much variance is kept.
+
+    Raises UsageError for a geometry without curvature, or where all points coincide.
+    """
+    curvature = embedded.geometry.describe().get("curvature")
+    if curvature is None:
+        raise UsageError(
+            f"HoroPCA is for hyperbolic models; this one's geometry is {embedded.geometry.name!r}"
+        )
+    groups, labels, points = stacked(embedded)
+    points = points.double() * curvature**0.5
+    try:
+        plane = horopca.fit(points, centre=centre)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    places = plane.project(points).numpy()
+    rows = ([*item, *place] for item, place in zip(zip(groups, labels, strict=True), places, strict=True))
+    _save_rows(out / "horopca.csv", ("group", "item", "x", "y"), rows)
+    _save(figures.disc(places, groups, title), out / "horopca.png")
+    return [{"n": len(points), "centre": centre, "variance_kept": plane.kept, "by_one_direction": plane.line}]
+
+
+def traversals(
+    embedded: Embedded, out: Path, image_ids: Sequence[str], *, steps: int = STEPS, within_cones: bool = True
+) -> Rows:
+    """traversal.csv and its rows (image, step, caption): what is met from each image to the root."""
+    texts = {name: group for name, group in embedded.groups.items() if name != IMAGES}
+    captions = {
+        label: tangent
+        for group in texts.values()
+        for label, tangent in zip(group.labels, group.tangents, strict=True)
+    }
+    names = list(captions)
+    candidates = embedded.root.new_empty(0, len(embedded.root))
+    if captions:
+        candidates = embedded.root.new_tensor(np.stack([tangent.numpy() for tangent in captions.values()]))
+    images = embedded.groups[IMAGES]
+    rows = []
+    for image_id in image_ids:
+        if image_id not in images.labels:
+            raise UsageError(
+                f"no image {image_id!r}: there are {images.labels[0]}, … ({len(images.labels)} in all)"
+            )
+        stops = traverse(
+            embedded.geometry,
+            images.tangents[images.labels.index(image_id)],
+            candidates,
+            root=embedded.root,
+            steps=steps,
+            within_cones=within_cones,
+        )
+        rows += [
+            {
+                "image": image_id,
+                "step": stop.step,
+                "caption": "[ROOT]" if stop.caption is None else names[stop.caption],
+            }
+            for stop in stops
+        ]
+    _save_rows(out / "traversal.csv", ("image", "step", "caption"), (row.values() for row in rows))
+    return rows
+
+
+def _save_items(path: Path, column: str, embedded: Embedded, values: np.ndarray) -> None:
+    groups, labels, _ = stacked(embedded)
+    _save_rows(path, ("group", "item", column), zip(groups, labels, values.tolist(), strict=True))
+
+
+def _save_rows(path: Path, header: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
+    try:
+        with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(header)
+            writer.writerows(rows)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}: choose another folder") from error
+
+
+def _save(figure, path: Path) -> None:
+    try:
+        figures.save(figure, path)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}: choose another folder") from error

@@ -1,0 +1,70 @@
+"""`hierbench train`: train a reference model by a config."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hierbench.cli._shared import say
+
+
+def train(
+    config: Annotated[
+        str, typer.Argument(metavar="CONFIG", help="A packaged name (`--list`) or a YAML file.")
+    ] = "",
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="Changes, e.g. train.steps=1000 model.text=L6_W384."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the run goes (default: runs/train-TIME).")
+    ] = None,
+    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda, cuda:1.")] = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    evaluate: Annotated[
+        str | None, typer.Option(metavar="SUITE", help="Measure the finished model on a suite.")
+    ] = None,
+    as_list: Annotated[bool, typer.Option("--list", help="Print the packaged configs.")] = False,
+) -> None:
+    """Train a reference model.
+
+    \b
+    hierbench train miniature/argent                      the built-in world, on a CPU
+    hierbench train hycoclip/vit-b data.shards=grit       the published recipe, on a GPU
+    torchrun --nproc-per-node 8 -m hierbench train ...    on several
+    """
+    from hierbench.errors import UsageError
+    from hierbench.reference.configuration import packaged, resolve
+
+    if as_list:
+        print("\n".join(packaged()))
+        return
+    if not config:
+        raise UsageError("name a config: `hierbench train --list` prints the packaged ones")
+    if resume and out is None:
+        raise UsageError("--resume needs --out DIR, the folder of the run to go on with")
+    resolved = resolve(config, overrides or ())
+    folder = out or Path("runs") / f"train-{time.strftime('%Y%m%d-%H%M%S')}"
+    from hierbench.reference.training.launch import launch
+
+    final = launch(resolved, folder, device=device, resume=resume)
+    if final is None:  # a process that does not lead
+        return
+    print(final)
+    if evaluate:
+        _measure(final, resolved.family, evaluate, folder)
+    else:
+        say(f"measure it: hierbench run --family {resolved.family} --checkpoint {final}")
+
+
+def _measure(weights: Path, family: str, suite: str, folder: Path) -> None:
+    """Run a suite on the finished weights and print its table."""
+    from hierbench.cli.run import show_results
+    from hierbench.runner import run
+
+    out = folder / "evaluation"
+    run([(family, str(weights), folder.name)], suite=suite, out=out)
+    show_results(out)

@@ -1,0 +1,30 @@
+"""Running the command line inside the test process: importing torch anew for each command would cost seconds."""
+
+from typing import NamedTuple
+
+import pytest
+
+from hierbench.cli import main
+
+
+class Done(NamedTuple):
+    """What a command left behind."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def hierbench(capsys, monkeypatch, tmp_path):
+    """hierbench("run", "--suite", "x") -> Done; runs in an empty folder, 120 columns wide."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.delenv("HIERBENCH_DATA", raising=False)
+
+    def command(*words):
+        with pytest.raises(SystemExit) as stop:
+            main([str(word) for word in words])
+        return Done(stop.value.code, *capsys.readouterr())
+
+    return command

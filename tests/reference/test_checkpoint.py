@@ -1,0 +1,282 @@
+"""Checkpoint files: every way in, and one clear line for every file that is none."""
+
+import os
+import pickle
+
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from hierbench.errors import CheckpointError
+from hierbench.reference.checkpoint import (
+    detect_family,
+    dual_encoder_from,
+    layout_of,
+    load_dual_encoder,
+    read_state,
+)
+from hierbench.reference.dual_encoder import DualEncoder
+
+
+@pytest.fixture(scope="module")
+def states():
+    """Small state dicts in the released layout, by scalar layout."""
+    torch.manual_seed(0)
+    sizes = {"embed_dim": 64, "depth": 2}
+    return {
+        layout: DualEncoder.create(
+            layout, vision_sizes=sizes, image_size=32, text="L2_W64", vocabulary=100, embed_dim=16
+        ).state_dict()
+        for layout in ("clip", "hyperbolic", "uncha")
+    }
+
+
+def one_line(info):
+    message = str(info.value)
+    assert "\n" not in message
+    return message
+
+
+# ------------------------------------------------------------------------------------------------ ways in
+
+
+def test_nested_bare_and_safetensors_files_hold_the_same(states, tmp_path):
+    state = states["hyperbolic"]
+    torch.save({"model": state, "iteration": 7, "optimizer": {"lr": 0.1}}, tmp_path / "nested.pth")
+    torch.save(state, tmp_path / "bare.pt")
+    torch.save({"model": state}, tmp_path / "old.pth", _use_new_zipfile_serialization=False)
+    save_file({key: value.clone() for key, value in state.items()}, tmp_path / "model.safetensors")
+    for path in tmp_path.iterdir():
+        found = read_state(path)
+        assert found.keys() == state.keys(), path
+        assert all(torch.equal(found[key], state[key]) for key in state), path
+        load_dual_encoder(path, "hyperbolic")
+
+
+def test_half_precision_files_are_loaded_as_float32(states, tmp_path):
+    torch.save(
+        {key: v.half() if v.is_floating_point() else v for key, v in states["clip"].items()},
+        tmp_path / "h.pt",
+    )
+    model = load_dual_encoder(tmp_path / "h.pt")
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+
+
+def test_families_are_told_by_entries(states, tmp_path):
+    for layout, state in states.items():
+        torch.save(state, tmp_path / f"{layout}.pth")
+        assert layout_of(state) == layout
+    assert detect_family(tmp_path / "clip.pth") == "clip"
+    assert detect_family(tmp_path / "uncha.pth") == "uncha"
+    with pytest.raises(
+        CheckpointError, match="MERU, HyCoCLIP and ARGENT files are alike: name the family"
+    ) as info:
+        detect_family(tmp_path / "hyperbolic.pth")
+    assert "--family" in one_line(info)
+
+
+def test_what_uncha_does_not_use_may_be_absent(states):
+    unused = ("logit_scale", "textual.min_radius_head.0.weight", "textual.min_radius_head.0.bias")
+    state = {key: value for key, value in states["uncha"].items() if key not in unused}
+    model = dual_encoder_from(state)
+    assert model.layout == "uncha"
+    assert set(model.state_dict()) == set(states["uncha"])
+    del state["local_logit_scale"]
+    with pytest.raises(CheckpointError, match="missing: local_logit_scale"):
+        dual_encoder_from(state)
+
+
+# ----------------------------------------------------------------------------------------------- bad files
+
+
+def test_no_file_and_a_folder(tmp_path):
+    with pytest.raises(CheckpointError, match="no checkpoint file") as info:
+        read_state(tmp_path / "absent.pth")
+    assert "absent.pth" in one_line(info)
+    with pytest.raises(CheckpointError, match="is a folder"):
+        read_state(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["empty.pth", "empty.safetensors"])
+def test_an_empty_file(tmp_path, name):
+    (tmp_path / name).touch()
+    with pytest.raises(CheckpointError, match=r"is empty \(0 bytes\)") as info:
+        read_state(tmp_path / name)
+    one_line(info)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_without_permission(tmp_path):
+    path = tmp_path / "secret.pth"
+    torch.save({}, path)
+    path.chmod(0)
+    with pytest.raises(CheckpointError, match="cannot be read: Permission denied"):
+        read_state(path)
+
+
+@pytest.mark.parametrize("form", ["zip", "old", "safetensors"])
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.98])
+def test_a_truncated_file(states, tmp_path, form, share):
+    path = tmp_path / ("cut.safetensors" if form == "safetensors" else "cut.pth")
+    if form == "safetensors":
+        save_file({key: value.clone() for key, value in states["clip"].items()}, path)
+    else:
+        torch.save(states["clip"], path, _use_new_zipfile_serialization=form == "zip")
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(CheckpointError, match="truncated") as info:
+        read_state(path)
+    one_line(info)
+
+
+def _text(path):
+    path.write_text("this is no checkpoint\n" * 50)
+
+
+def _jpeg(path):
+    Image.new("RGB", (64, 48), "red").save(path, format="JPEG")
+
+
+def _zip(path):
+    import zipfile
+
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("readme.txt", "hello")
+
+
+def _noise(path):
+    path.write_bytes(bytes(range(256)) * 20)
+
+
+@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
+@pytest.mark.parametrize("write", [_text, _jpeg, _zip, _noise])
+def test_a_file_that_is_no_checkpoint(tmp_path, write, suffix):
+    path = tmp_path / f"x{suffix}"
+    write(path)
+    with pytest.raises(CheckpointError, match=r"truncated or no") as info:
+        read_state(path)
+    one_line(info)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [1, 2],
+        {},
+        {"model": {}},
+        {"model": 3},
+        {"weights": "none"},
+        torch.zeros(3),
+        {"model": {"a": [torch.zeros(1)]}},
+    ],
+)
+def test_a_torch_file_without_weights(tmp_path, content):
+    torch.save(content, tmp_path / "x.pth")
+    with pytest.raises(CheckpointError, match="holds no weights") as info:
+        read_state(tmp_path / "x.pth")
+    one_line(info)
+
+
+class _Bomb:
+    """Unpickling it makes a file."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+@pytest.mark.parametrize("form", ["zip", "old", "pickle 2", "pickle 4"])
+def test_a_pickle_that_would_run_code_is_refused_and_does_not(tmp_path, form):
+    mark, path = tmp_path / "mark", tmp_path / "bomb.pth"
+    content = {"model": {"logit_scale": torch.zeros(())}, "extra": _Bomb(mark)}
+    if form.startswith("pickle"):
+        path.write_bytes(pickle.dumps({"extra": _Bomb(mark)}, protocol=int(form[-1])))
+    else:
+        torch.save(content, path, _use_new_zipfile_serialization=form == "zip")
+    with pytest.raises(CheckpointError, match="can run code: it was not loaded") as info:
+        load_dual_encoder(path)
+    one_line(info)
+    assert not mark.exists()
+
+
+def test_a_pickled_module_is_refused(tmp_path):
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "module.pth")
+    with pytest.raises(CheckpointError, match=r"torch\.nn\.modules\.linear\.Linear"):
+        read_state(tmp_path / "module.pth")
+
+
+# --------------------------------------------------------------------------------------------- wrong entries
+
+
+def test_another_architecture(tmp_path):
+    torch.save(
+        {"conv1.weight": torch.zeros(64, 3, 7, 7), "fc.bias": torch.zeros(10)}, tmp_path / "resnet.pth"
+    )
+    for read in (load_dual_encoder, detect_family):
+        with pytest.raises(CheckpointError, match="not of the lineage's layout") as info:
+            read(tmp_path / "resnet.pth")
+        assert "visual.patch_embed.proj.weight" in one_line(info)
+
+
+def test_a_layout_of_another_family(states, tmp_path):
+    torch.save(states["hyperbolic"], tmp_path / "h.pth")
+    torch.save(states["uncha"], tmp_path / "u.pth")
+    torch.save(states["clip"], tmp_path / "c.pth")
+    cases = [
+        ("h", "clip", "meru, hycoclip or argent"),
+        ("c", "hyperbolic", "clip"),
+        ("u", "hyperbolic", "uncha"),
+    ]
+    for file, layout, family in [*cases, ("h", "uncha", "meru, hycoclip or argent")]:
+        with pytest.raises(CheckpointError, match=f"those of --family {family}") as info:
+            load_dual_encoder(tmp_path / f"{file}.pth", layout)
+        one_line(info)
+
+
+def test_missing_unexpected_and_misshapen_entries_are_named(states):
+    state = dict(states["hyperbolic"])
+    for number in range(2):
+        del state[f"textual.resblocks.{number}.mlp.c_fc.weight"], state[f"visual.blocks.{number}.norm1.bias"]
+    state["visual.head.weight"] = torch.zeros(3)
+    state["textual_proj.weight"] = torch.zeros(16, 63)
+    with pytest.raises(CheckpointError) as info:
+        dual_encoder_from(state, "x.pth")
+    message = one_line(info)
+    assert message.startswith("checkpoint x.pth does not fit")
+    assert "missing: visual.blocks.0.norm1.bias, visual.blocks.1.norm1.bias, " in message
+    assert "and 1 more" in message
+    assert "unexpected: visual.head.weight" in message
+    assert "of another shape: textual_proj.weight [16, 63] instead of [16, 64]" in message
+
+
+@pytest.mark.parametrize(
+    ("entry", "shape", "reason"),
+    [
+        ("textual.posit_embed", (77, 224), "cannot be split into 3 heads"),
+        ("visual.patch_embed.proj.weight", (66, 3, 16, 16), "not divisible by 4"),
+        ("visual.pos_embed", (1, 6, 64), "of another shape: visual.pos_embed"),
+        ("visual.pos_embed", (1, 0, 64), "another architecture"),
+        ("visual.patch_embed.proj.weight", (64, 3, 0, 0), "another architecture"),
+        ("textual.token_embed.weight", (100, 32), "of another shape: textual.token_embed.weight"),
+        ("visual_proj.weight", (64,), "no entry visual_proj.weight of 2 dimensions"),
+    ],
+)
+def test_widths_that_do_not_go_together(states, entry, shape, reason):
+    with pytest.raises(CheckpointError, match=reason) as info:
+        dual_encoder_from({**states["clip"], entry: torch.zeros(shape)})
+    one_line(info)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_weights_that_are_not_finite_are_named(states, value):
+    state = {key: entry.clone() for key, entry in states["hyperbolic"].items()}
+    state["visual_proj.weight"][3, 5] = value
+    state["curv"].fill_(value)
+    with pytest.raises(
+        CheckpointError, match=r"NaN or infinite weights in curv, visual_proj\.weight"
+    ) as info:
+        dual_encoder_from(state)
+    one_line(info)

@@ -1,0 +1,149 @@
+"""Tar shards: who reads what, what is skipped, what is refused."""
+
+import io
+import tarfile
+from collections import Counter
+from itertools import islice
+
+import pytest
+import torch
+from PIL import Image
+
+from hierbench.errors import DataError
+from hierbench.reference.training.batches import Batches
+from hierbench.reference.training.config import DataConfig
+from hierbench.reference.training.shards import Stream, find_shards, parse_grit, parse_pair, read_stream
+
+
+def jpeg(shade, size=(40, 30)):
+    buffer = io.BytesIO()
+    Image.new("RGB", size, (shade % 256, 80, 200)).save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+def write_shard(path, members):
+    with tarfile.open(path, "w") as archive:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return path
+
+
+def grit_sample(key, boxes=2):
+    members = [(f"{key}.child.jpg", jpeg(int(key))), (f"{key}.child.txt", f"whole {key}".encode())]
+    members.append((f"{key}.numparents.txt", str(boxes).encode()))
+    for box in range(boxes):
+        members += [
+            (f"{key}.parent{box:03d}.jpg", jpeg(int(key) + box, (20, 20))),
+            (f"{key}.parent{box:03d}.txt", f"part {box} of {key}".encode()),
+        ]
+    return members
+
+
+@pytest.fixture
+def grit(tmp_path):
+    for shard in range(3):
+        members = [m for row in range(8) for m in grit_sample(f"{shard * 8 + row:06d}")]
+        write_shard(tmp_path / f"{shard:05d}.tar", members)
+    return tmp_path
+
+
+def keys(shards, stream, count, parse=parse_grit):
+    return [
+        sample.key for sample in islice(read_stream(shards, stream, parse, seed=0, tally=Counter()), count)
+    ]
+
+
+@pytest.mark.parametrize("readers", [1, 2, 3, 4, 5, 8])
+def test_an_epoch_gives_every_sample_to_one_reader(grit, readers):
+    shards = find_shards(str(grit))
+    seen = []
+    for index in range(readers):
+        if readers <= 3:  # whole shards
+            share = 8 * len(range(index, 3, readers))
+        else:  # every m-th sample of one shard
+            sharing = range(index % 3, readers, 3)
+            share = len(range(sharing.index(index), 8, len(sharing)))
+        seen += keys(shards, Stream(index, readers), share)
+    assert sorted(seen) == [f"{number:06d}" for number in range(24)]
+
+
+def test_damaged_samples_are_skipped_and_counted(tmp_path):
+    good = grit_sample("000001")
+    no_caption = [m for m in grit_sample("000002") if not m[0].endswith("child.txt")]
+    empty_caption = [(n, b" " if n.endswith("child.txt") else c) for n, c in grit_sample("000003")]
+    bad_count = [(n, b"x" if n.endswith("numparents.txt") else c) for n, c in grit_sample("000004")]
+    lost_box = [m for m in grit_sample("000005") if not m[0].endswith("parent001.jpg")]
+    bad_image = [(n, c[:40] if n.endswith("child.jpg") else c) for n, c in grit_sample("000006")]
+    write_shard(tmp_path / "0.tar", [*good, *no_caption, *empty_caption, *bad_count, *lost_box, *bad_image])
+    config = DataConfig(kind="grit", shards=str(tmp_path), boxes=2, shuffle_buffer=1, workers=0)
+    batch = next(iter(Batches(config, image_size=32, rows=2)))
+    assert batch.pixels.shape == (2 * 3, 3, 32, 32)
+    assert batch.part_valid.tolist() == [[True, True], [True, False]]  # 000005 has one box left
+    batches = iter(Batches(config, image_size=32, rows=4))
+    counted = sum((next(batches).skipped for _ in range(2)), Counter())
+    assert counted["missing member"] >= 1
+    assert counted["empty caption"] >= 1
+    assert counted["unreadable numparents"] >= 1
+    assert counted["missing box"] >= 1
+    assert counted["damaged image"] >= 1
+
+
+def test_truncated_shard_gives_what_is_whole(tmp_path):
+    path = write_shard(tmp_path / "0.tar", [m for n in range(4) for m in grit_sample(f"{n:06d}")])
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    tally = Counter()
+    stream = read_stream([str(path)], Stream(0, 1), parse_grit, seed=0, tally=tally)
+    assert next(stream).key == "000000"
+    list(islice(stream, 3))
+    assert tally["damaged shard"] + tally["damaged member"] >= 1
+
+
+def test_pairs(tmp_path):
+    members = [
+        ("a.jpg", jpeg(1)),
+        ("a.txt", b"a caption"),
+        ("b.png", jpeg(2)),
+        ("b.txt", b"another"),
+        ("c.txt", b"x"),
+    ]
+    write_shard(tmp_path / "0.tar", members)
+    tally = Counter()
+    samples = list(
+        islice(read_stream([str(tmp_path / "0.tar")], Stream(0, 1), parse_pair, seed=0, tally=tally), 3)
+    )
+    assert [sample.caption for sample in samples[:2]] == ["a caption", "another"]
+    assert tally["missing member"] == 1
+
+
+def test_batches_of_shards_resume_exactly(grit):
+    config = DataConfig(kind="grit", shards=str(grit), boxes=1, shuffle_buffer=5, workers=0)
+    straight = iter(Batches(config, image_size=32, rows=4, seed=1))
+    first = [next(straight) for _ in range(4)]
+    resumed = iter(Batches(config, image_size=32, rows=4, seed=1, start=2, consumed={0: first[1].consumed}))
+    for one, two in zip(first[2:], resumed, strict=False):
+        assert torch.equal(one.pixels, two.pixels)
+        assert torch.equal(one.texts[0].tokens, two.texts[0].tokens)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "pattern", "message"),
+    [
+        (lambda folder: None, "{}", "no tar shards match"),
+        (lambda folder: None, "{}/x-{{00..03}}.tar", "x-00.tar does not exist"),
+        (lambda folder: (folder / "0.tar").write_bytes(b""), "{}", "0.tar is empty"),
+    ],
+)
+def test_shards_that_cannot_be_read(tmp_path, prepare, pattern, message):
+    prepare(tmp_path)
+    with pytest.raises(DataError, match=message):
+        find_shards(pattern.format(tmp_path))
+
+
+def test_shard_without_usable_samples(tmp_path):
+    write_shard(tmp_path / "0.tar", [("a.txt", b"only a caption")])
+    stream = read_stream([str(tmp_path / "0.tar")], Stream(0, 1), parse_pair, seed=0, tally=Counter())
+    with pytest.raises(DataError, match="no usable sample in 1 shard"):
+        next(stream)

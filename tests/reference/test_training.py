@@ -1,0 +1,299 @@
+"""The loop: one process and two, whole batches and pieces, killed and resumed, all with the same result."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from hierbench.errors import OutputError, UsageError
+from hierbench.reference.checkpoint import read_state
+from hierbench.reference.configuration import resolve
+from hierbench.reference.training import state as checkpoints
+from hierbench.reference.training.batches import Batches
+from hierbench.reference.training.loop import NonFiniteError, Trainer, train
+from hierbench.reference.training.schedule import learning_rate_factor
+
+ROOT = Path(__file__).resolve().parents[2]
+CPU = torch.device("cpu")
+
+TINY = [
+    "model.vision_sizes.embed_dim=64",
+    "model.vision_sizes.depth=1",
+    "model.vision_sizes.patch_size=16",
+    "model.text=L1_W64",
+    "model.embed_dim=32",
+    "train.batch_size=8",
+    "train.warmup_steps=2",
+    "train.log_every=1",
+    "data.workers=0",
+]
+
+
+def tiny(family, *overrides):
+    return resolve(f"miniature/{family}", [*TINY, *overrides])
+
+
+def batch_of(config, step=0, rank=0, world=1):
+    rows = config.train.batch_size // world
+    batches = Batches(
+        config.data,
+        image_size=config.model.image_size,
+        rows=rows,
+        micro_batch=config.train.micro_batch,
+        rank=rank,
+        world=world,
+        seed=0,
+        start=step,
+    )
+    return next(iter(batches))
+
+
+def gradients(config, batch):
+    trainer = Trainer(config, CPU)
+    trainer._apply = lambda train, number: torch.zeros(())  # keep the gradients, do not step
+    trainer.step(batch, 0)
+    return {name: p.grad for name, p in trainer.model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("family", ["clip", "hycoclip", "uncha", "argent"])
+def test_cached_gradients_equal_whole_batch(family):
+    config, cut = tiny(family), tiny(family, "train.micro_batch=3")
+    whole = gradients(config, batch_of(config))
+    pieces = gradients(cut, batch_of(cut))
+    assert whole.keys() == pieces.keys()
+    for name in whole:
+        torch.testing.assert_close(pieces[name], whole[name], rtol=1e-4, atol=1e-5, msg=name)
+
+
+TWO = """
+import os, sys, torch
+import torch.distributed as dist
+from hierbench.reference.training.loop import Processes, Trainer
+sys.path.insert(0, {tests!r})
+from test_training import batch_of, tiny
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+config = tiny({family!r})
+trainer = Trainer(config, torch.device("cpu"), Processes(rank, 2))
+trainer.optimiser = torch.optim.SGD(trainer.model.parameters(), lr=0.1, fused=True)
+trainer.step(batch_of(config, rank=rank, world=2), 0)
+if rank == 0:
+    gradients = {{n: p.grad for n, p in trainer.model.named_parameters() if p.grad is not None}}
+    torch.save({{"gradients": gradients, "weights": dict(trainer.model.state_dict())}}, {out!r})
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("family", ["hycoclip", "uncha"])
+def test_two_processes_equal_one(family, tmp_path):
+    out = tmp_path / "two.pt"
+    script = tmp_path / "two.py"
+    script.write_text(TWO.format(tests=str(Path(__file__).parent), family=family, out=str(out)))
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        str(script),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(torchrun, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-2000:]
+    two = torch.load(out, weights_only=True)
+
+    config = tiny(family)
+    trainer = Trainer(config, CPU)
+    trainer.optimiser = torch.optim.SGD(trainer.model.parameters(), lr=0.1, fused=True)
+    trainer.step(batch_of(config), 0)
+    for name, parameter in trainer.model.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(two["gradients"][name], parameter.grad, rtol=1e-4, atol=1e-5, msg=name)
+    for name, value in trainer.model.state_dict().items():
+        torch.testing.assert_close(two["weights"][name], value, rtol=1e-5, atol=1e-6, msg=name)
+
+
+KILLED = """
+import os, sys, threading
+from pathlib import Path
+from hierbench.reference.training import loop
+sys.path.insert(0, {tests!r})
+from test_training import tiny
+save = loop._save
+def save_and_die(trainer, out, done, consumed, tally):
+    save(trainer, out, done, consumed, tally)
+    if done == 10:
+        os.kill(os.getpid(), 9)
+loop._save = save_and_die
+loop.train(tiny("hycoclip", *{steps!r}), Path({out!r}), device="cpu", quiet=True)
+"""
+
+
+def test_twenty_steps_equal_ten_a_kill_and_ten(tmp_path):
+    steps = ["train.steps=20", "train.save_every=10"]
+    straight = train(tiny("hycoclip", *steps), tmp_path / "straight", device="cpu", quiet=True)
+    broken = tmp_path / "broken"
+    code = KILLED.format(tests=str(Path(__file__).parent), steps=steps, out=str(broken))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    killed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, timeout=240)
+    assert killed.returncode == -9, killed.stderr[-2000:]
+    resumed = train(tiny("hycoclip", *steps), broken, device="cpu", resume=True, quiet=True)
+    one, two = load_file(straight), load_file(resumed)
+    assert one.keys() == two.keys()
+    for name in one:
+        assert torch.equal(one[name], two[name]), name
+    logged = [json.loads(line)["step"] for line in (broken / "train.jsonl").read_text().splitlines()]
+    assert logged == list(range(20))
+
+
+def test_readers_resume_where_they_stood():
+    config = tiny("hycoclip")
+
+    def batches(start, count):
+        stream = iter(Batches(config.data, image_size=64, rows=4, seed=3, start=start))
+        return [next(stream) for _ in range(count)]
+
+    straight = batches(0, 5)
+    late = batches(3, 2)
+    for one, two in zip(straight[3:], late, strict=True):
+        assert torch.equal(one.pixels, two.pixels)
+        assert torch.equal(one.texts[0].tokens, two.texts[0].tokens)
+
+
+def test_trained_file_has_the_released_layout(tmp_path, golden):
+    final = train(
+        tiny("meru", "train.steps=3", "train.save_every=3"), tmp_path / "run", device="cpu", quiet=True
+    )
+    released = golden("meru_tiny_7")["models"]["MERU"]["state_dict_shapes"]
+
+    def shallow(names):  # one block stands for all
+        return {name for name in names if "blocks." not in name or "blocks.0." in name}
+
+    assert shallow(read_state(final)) == shallow(released)
+
+
+def test_learning_moves_the_loss_down(tmp_path):
+    config = tiny("clip", "train.steps=30", "train.batch_size=32", "train.learning_rate=0.003")
+    train(config, tmp_path / "run", device="cpu", quiet=True)
+    losses = [
+        json.loads(line)["loss"] for line in (tmp_path / "run" / "train.jsonl").read_text().splitlines()
+    ]
+    assert sum(losses[-5:]) < sum(losses[:5]) - 1
+
+
+def test_step_without_finite_gradient_changes_nothing():
+    config = tiny("clip")
+    trainer = Trainer(config, CPU)
+    batch = batch_of(config)
+    before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    objective = trainer.model.objective
+    trainer.model.objective = lambda *arguments: (objective(*arguments)[0] * float("nan"), {})
+    trainer.step(batch, 0)
+    assert int(trainer.bad_steps) == 1
+    for name, value in trainer.model.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    trainer.model.objective = objective
+    trainer.step(batch, 1)
+    assert int(trainer.bad_steps) == 1
+    assert not torch.equal(trainer.model.state_dict()["visual_proj.weight"], before["visual_proj.weight"])
+
+
+def test_too_many_such_steps_end_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "hierbench.reference.model.total_loss", lambda terms, batch: (batch.image.sum() * float("nan"), {})
+    )
+    with pytest.raises(NonFiniteError, match=r"3 steps .* more than train\.max_nonfinite_steps=2"):
+        train(
+            tiny("clip", "train.steps=9", "train.max_nonfinite_steps=2"),
+            tmp_path / "x",
+            device="cpu",
+            quiet=True,
+        )
+
+
+def test_scalars_are_not_decayed_and_gains_only_on_request():
+    for decayed in (False, True):
+        trainer = Trainer(tiny("meru", f"train.decay_gains_and_biases={decayed}"), CPU)
+        spared = {id(p) for g in trainer.optimiser.param_groups if not g["weight_decay"] for p in g["params"]}
+        named = dict(trainer.model.encoder.named_parameters())
+        for name in ("curv", "visual_alpha", "textual_alpha", "logit_scale"):
+            assert id(named[name]) in spared
+        assert (id(named["visual.norm.weight"]) in spared) is not decayed
+        assert id(named["visual_proj.weight"]) not in spared
+
+
+def test_schedule():
+    factors = [learning_rate_factor(step, steps=10, warmup_steps=4) for step in range(10)]
+    assert factors[:4] == [0.25, 0.5, 0.75, 1.0]
+    assert factors[4] == 1.0
+    assert factors[7] == pytest.approx(0.5)
+    assert factors == sorted(factors[:4]) + sorted(factors[4:], reverse=True)
+
+
+# -------------------------------------------------------------------------------------------------- bad input
+
+
+def test_resume_needs_the_same_config(tmp_path):
+    out = tmp_path / "run"
+    with pytest.raises(UsageError, match="nothing to resume"):
+        train(tiny("clip"), out, device="cpu", resume=True)
+    train(tiny("clip", "train.steps=3"), out, device="cpu", quiet=True)
+    with pytest.raises(UsageError, match="holds a run already: add --resume"):
+        train(tiny("clip", "train.steps=3"), out, device="cpu")
+    with pytest.raises(UsageError, match="another config, it differs in: train"):
+        train(tiny("clip", "train.steps=4"), out, device="cpu", resume=True)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+def test_cuda_where_there_is_none(tmp_path):
+    with pytest.raises(UsageError, match="no CUDA device here, use --device cpu"):
+        train(tiny("clip"), tmp_path / "run", device="cuda")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("train.stepz=3", "config train.stepz: unknown key"),
+        ("data.boxes=-1", "config data.boxes"),
+        ("train.warmup_steps=2000", "warmup_steps=2000 must be below train.steps=1500"),
+        ("data.kind=pairs", "needs data.shards"),
+        ("data.crop_scale=[0.9, 0.2]", "crop_scale must be"),
+        ("train.steps", "not of the form key=value"),
+    ],
+)
+def test_wrong_configs(override, message):
+    with pytest.raises(UsageError) as caught:
+        resolve("miniature/clip", [override])
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_full_disk_leaves_the_last_checkpoint(tmp_path, monkeypatch):
+    weights = {"a": torch.ones(3)}
+    checkpoints.save(tmp_path, 1, weights, {"step": 1}, keep=2)
+
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoints.torch, "save", full)
+    with pytest.raises(OutputError, match=r"earlier ones are whole: .*No space left"):
+        checkpoints.save(tmp_path, 2, weights, {"step": 2}, keep=2)
+    assert [path.name for path in checkpoints.saved(tmp_path)] == ["step-0000001"]
+    assert not list((tmp_path / "checkpoints").glob(".*"))
+    restored, state = checkpoints.load(checkpoints.saved(tmp_path)[0])
+    assert state["step"] == 1
+    assert torch.equal(restored["a"], weights["a"])
+
+
+def test_old_checkpoints_go(tmp_path):
+    for step in (1, 2, 3):
+        checkpoints.save(tmp_path, step, {"a": torch.ones(1)}, {"step": step}, keep=2)
+    assert [path.name for path in checkpoints.saved(tmp_path)] == ["step-0000002", "step-0000003"]
