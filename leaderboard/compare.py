@@ -46,6 +46,7 @@ class Difference:
     low: float | None = None  # 95 % bounds of the difference; None without per-item outcomes
     high: float | None = None
     p: float | None = None  # twice the share of resamples on the rarer side of zero, at most 1
+    n: int | None = None  # items of the first model
     note: str = ""  # why there are no bounds
 
 
@@ -79,7 +80,7 @@ def compare(
 def against_published(
     model: str, row: str, folders: Sequence[str | Path], layout: str | None = None
 ) -> list[Difference]:
-    """A measured model minus a row of the layout's published figures; no bounds, a paper's items are not known.
+    """A measured model minus a row of the layout's published figures; no bounds, as a paper's items are not known.
 
     Raises UnknownNameError for a model or a row that does not exist.
     """
@@ -98,8 +99,18 @@ def against_published(
         if ours.estimate and column.key in theirs and theirs[column.key].estimate
     ]
     return [
-        _difference(column, ours, other, "the second figure is published") for column, ours, other in pairs
+        _difference(column, ours, other, _reservation(found[model][column.task][1]))
+        for column, ours, other in pairs
+        if column.task
     ]
+
+
+def _reservation(record: Record) -> str:
+    """Why a figure does not compare with published ones: papers measure whole datasets with the released code."""
+    parts = [] if record.protocol == "released" else [f"measured under protocol {record.protocol}"]
+    if record.limit is not None:
+        parts.append(f"measured on at most {record.limit:,} items")
+    return ", ".join(parts)
 
 
 def _found(folders: Sequence[str | Path]) -> dict[str, dict[str, tuple[Path, Record]]]:
@@ -126,12 +137,12 @@ def _difference(
     elif not isinstance(drawn, str) and column.metric not in drawn:
         drawn = "no per-item outcomes for this metric"
     if isinstance(drawn, str):
-        return Difference(column, a, b, a - b, note=drawn)
+        return Difference(column, a, b, a - b, n=first.n, note=drawn)
     values = drawn[column.metric]
     values = values[np.isfinite(values)]
     low, high = np.quantile(values, [0.025, 0.975])
     p = 2 * min(np.mean(values <= 0), np.mean(values >= 0))
-    return Difference(column, a, b, a - b, float(low), float(high), float(min(1.0, p)))
+    return Difference(column, a, b, a - b, float(low), float(high), float(min(1.0, p)), first.n)
 
 
 def _differing(first: Items, second: Items) -> str:
@@ -173,23 +184,19 @@ def _statistic(items: Items, record: Record) -> tuple[bootstrap.Statistic, int]:
     position = {image: place for place, image in enumerate(images["image_id"])}
     parts = []
     if {"label", "predicted"} <= set(images):
-        label, predicted = images["label"].to_numpy(), images["predicted"].to_numpy()
-        classes = (
-            int(max(label.max(), predicted.max())) + 1
-        )  # classes that neither occur nor are predicted count nowhere
+        label, predicted = _array(images["label"]), _array(images["predicted"])
+        classes = int(max(label.max(), predicted.max())) + 1  # any others would count nowhere
         parts.append(accuracy_statistic(predicted, label, classes, record.protocol.partition("+")[0]))
     if "rank" in images and "captions" in items:
         captions = items["captions"]
-        owner = captions["image_id"].map(position).to_numpy()
-        parts.append(recall_statistic(captions["rank"].to_numpy(), images["rank"].to_numpy(), owner))
-    own = {name: images[name].to_numpy() for name in images if name in (record.metrics or {})}
+        owner = _array(captions["image_id"].map(position))
+        parts.append(recall_statistic(_array(captions["rank"]), _array(images["rank"]), owner))
+    own = {name: _array(images[name]) for name in images if name in (record.metrics or {})}
     if own:
         parts.append(bootstrap.means(own))
     if samples is not None and "tau" in samples:
         parts.append(
-            bootstrap.means(
-                {"d_corr": samples["tau"].to_numpy()}, samples["image_id"].map(position).to_numpy()
-            )
+            bootstrap.means({"d_corr": _array(samples["tau"])}, _array(samples["image_id"].map(position)))
         )
     return bootstrap.together(*parts), len(images) if parts else 0
 
@@ -201,10 +208,15 @@ def _pair_statistic(pairs: pd.DataFrame) -> tuple[bootstrap.Statistic, int]:
     positive, negative = pairs[pairs["label"] == 1], pairs[pairs["label"] == 0]
     unit = {image: place for place, image in enumerate(dict.fromkeys(to_image["specific"]))}
     statistic = auc_ap_statistic(
-        positive["score"].to_numpy(),
-        negative["score"].to_numpy(),
-        positive["sample_id"].map(image_of).map(unit).to_numpy(),
-        negative["specific"].map(unit).to_numpy(),
-        len(unit),
+        positive=_array(positive["score"]),
+        positive_unit=_array(positive["sample_id"].map(image_of).map(unit)),
+        negative=_array(negative["score"]),
+        negative_unit=_array(negative["specific"].map(unit)),
+        units=len(unit),
     )
     return statistic, len(unit)
+
+
+def _array(column: pd.Series) -> np.ndarray:
+    """A copy that torch may look at: pandas hands out read-only views."""
+    return column.to_numpy(copy=True)

@@ -77,7 +77,7 @@ def terminal(table: Table, width: int = 120, style: bool = False) -> str:
     blocks = [_block(table, position, style) for position in range(len(table.columns))]
     names = _names(table, max(16, width // 4))
     name_width = max((cell_len(line) for name in names for line in name), default=5)
-    lines = [Text(table.title, style="bold"), Text()]
+    lines = [*(Text(line, style="bold") for line in textwrap.wrap(table.title, width)), Text()]
     for part in _parts(blocks, width - name_width):
         lines += [*_head(part, name_width), *_body(part, names, name_width), Text()]
     if not table.columns:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierbench.contracts import Estimate
 from hierbench.errors import OutputError, UnknownNameError
+from hierbench.registry import lookup
 
 if TYPE_CHECKING:
     from hierbench.results import Record
@@ -122,10 +123,8 @@ def layouts() -> dict[str, Layout]:
 
 
 def layout(name: str) -> Layout:
-    """A layout by name; UnknownNameError where there is none."""
-    if name not in layouts():
-        raise UnknownNameError(f"no table layout {name!r}: known are {', '.join(layouts())}")
-    return layouts()[name]
+    """A layout by name; UnknownNameError, with the nearest names, where there is none."""
+    return lookup("table layout", name, layouts())
 
 
 def _layout(name: str, document: Mapping[str, Any]) -> Layout:
@@ -475,10 +474,7 @@ def published(name: str) -> Table:
 
     Raises UnknownNameError where no such figures are stored.
     """
-    documents = _documents("published")
-    if name not in documents:
-        raise UnknownNameError(f"no published figures {name!r}: known are {', '.join(documents)}")
-    document = documents[name]
+    document = lookup("published figures", name, _documents("published"))
     by_key = {column.key: column for column in layout(document["layout"]).columns}
     columns = tuple(by_key[key] for key in document["columns"])
     rows = tuple(

@@ -46,8 +46,7 @@ def load(
     model = ready(found.model, device, dtype, found.source)
     config = PreprocessCfg(**open_clip.get_model_preprocess_cfg(model))
     side = _side(config.size, checkpoint)
-    with quietly():
-        tokenizer = _attempt(checkpoint, lambda: open_clip.get_tokenizer(found.architecture))
+    tokenizer = _attempt(checkpoint, lambda: open_clip.get_tokenizer(found.architecture))
     with arithmetic(torch.device(device), "float32"):
         dim = model.encode_text(tokenizer([""]).to(device)).shape[-1]
     card = ModelCard(

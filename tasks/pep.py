@@ -179,11 +179,16 @@ class Pep:
         chain = [*map(geometry.lift, levels), images[dataset.owner]]  # five places of (samples, D)
         general = torch.cat([chain[i] for i, _ in self.pairs.positives])
         specific = torch.cat([chain[j] for _, j in self.pairs.positives])
-        shape = len(self.pairs.positives), len(dataset.sample_ids)
+
+        def paired(a: torch.Tensor, b: torch.Tensor) -> np.ndarray:  # in parts that stay in the cache
+            parts = zip(a.split(1024), b.split(1024), strict=True)
+            scores = torch.cat([entails(one, other, paired=True) for one, other in parts])
+            return scores.numpy().reshape(len(self.pairs.positives), -1)
+
         caption, image = np.nonzero(counted)
         return PairScores(
-            forward=entails(general, specific, paired=True).numpy().reshape(shape),
-            backward=entails(specific, general, paired=True).numpy().reshape(shape),
+            forward=paired(general, specific),
+            backward=paired(specific, general),
             caption=[pool[row] for row in caption],
             image=image,
             negative=entails(geometry.lift(text_features(embeddings, pool)), images).numpy()[counted],

@@ -12,6 +12,8 @@ ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
 SHARED = ROOT.parent / "shared"
 
+torch.set_num_threads(1)  # the models of tests are tiny: handing their work to threads costs more than it saves
+
 
 def pytest_collection_modifyitems(items):
     reasons = {

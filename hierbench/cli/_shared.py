@@ -109,7 +109,7 @@ def print_text(text: str, label: str = "", indent: int = 2) -> None:
 
 
 def print_listing(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], empty: str = "nothing") -> None:
-    """Rows as an aligned table; long cells wrap. `columns` are keys of the rows and, capitalised, headings."""
+    """Rows as an aligned table; long cells wrap. `columns` are keys of the rows, and the headings."""
     import io
 
     from rich.console import Console
@@ -121,7 +121,8 @@ def print_listing(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], emp
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for number, column in enumerate(columns):
-        table.add_column(column.replace("_", " ").capitalize(), overflow="fold", no_wrap=number == 0)
+        heading = column.replace("_", " ")
+        table.add_column(heading[:1].upper() + heading[1:], overflow="fold", no_wrap=number == 0)
     for row in rows:
         table.add_row(*("" if row[column] is None else str(row[column]) for column in columns))
     out = io.StringIO()

@@ -14,6 +14,7 @@ from hierbench.cli._shared import (
     print_json,
     print_listing,
     print_table,
+    print_text,
     save_tables,
     say,
     sub_app,
@@ -109,20 +110,18 @@ def compare(
         return
     print_listing(
         [_row(entry) for entry in differences],
-        ["column", "A", "B", "A_-_B", "95 % interval", "p", "note"],
+        ["column", "A", "B", "A - B", *([] if published else ["95 % interval", "p"]), "n", "note"],
         empty=f"no task has figures for both {first} and {second}",
     )
     print(f"\nA: {first}. B: {second}{' (PUBLISHED, not measured by hierbench)' if published else ''}.")
     if not published:
-        print(
-            "Interval and p from a paired bootstrap over items; p: twice the share of resamples on the rarer side of 0."
-        )
+        print_text("Paired bootstrap over items; p: twice the share of resamples on the rarer side of 0.")
 
 
 def _difference(entry) -> dict:
     return {
         "column": entry.column.key, "first": entry.first, "second": entry.second, "difference": entry.difference,
-        "low": entry.low, "high": entry.high, "p": entry.p, "note": entry.note or None,
+        "low": entry.low, "high": entry.high, "p": entry.p, "n": entry.n, "note": entry.note or None,
     }  # fmt: skip
 
 
@@ -131,16 +130,16 @@ def _row(entry) -> dict:
     from hierbench.leaderboard.tables import printed
 
     column = entry.column
-    bounds = (entry.low, entry.high)
+    difference = printed(column, entry.difference)
+    low, high = (None if bound is None else printed(column, bound) for bound in (entry.low, entry.high))
     return {
         "column": f"{column.group}: {heading(column)}",
         "A": printed(column, entry.first),
         "B": printed(column, entry.second),
-        "A_-_B": f"{'+' if entry.difference > 0 else ''}{printed(column, entry.difference)}",
-        "95 % interval": ""
-        if None in bounds
-        else f"[{', '.join(printed(column, bound) for bound in bounds)}]",
-        "p": "" if entry.p is None else f"{entry.p:.3f}",
+        "A - B": f"+{difference}" if float(difference) > 0 else difference,
+        "95 % interval": "" if low is None else f"[{low}, {high}]",
+        "p": "" if entry.p is None else f"{entry.p:.3f}" if entry.p else "<0.002",  # of 1,000 resamples
+        "n": "" if entry.n is None else f"{entry.n:,}",
         "note": entry.note,
     }
 

@@ -153,7 +153,7 @@ def _ask_hub(what: str, call: Callable[[], str]) -> str:
         ) from None
     except (errors.EntryNotFoundError, errors.RevisionNotFoundError) as error:
         raise CheckpointError(f"{what}: the hub has no such file or revision ({_line(error)})") from None
-    except (OSError, ValueError, errors.HFValidationError) as error:
+    except Exception as error:  # of its HTTP library, its storage back end, the disk, …
         raise CheckpointError(f"{what} cannot be downloaded: {_line(error)}") from error
 
 

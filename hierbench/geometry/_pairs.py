@@ -108,7 +108,8 @@ def _crossed(x: Tensor, y: Tensor, b: Tensor, y_unit: Tensor) -> Polar:
     a, b = a[:, None], b[None, :]
     gap = b - a
     if chord2.device.type != "cpu" and chord2.requires_grad:
-        return Polar(a, b, gap, chord2)  # a training step must not wait for the device; good to 1e-8 absolute
+        # a training step must not wait for the device to count near pairs; good to 1e-8 of the norms
+        return Polar(a, b, gap, chord2)
     # where 2 − 2 cos θ has lost half its digits, take the pair's differences instead
     near = (chord2.detach() < 8 * torch.finfo(chord2.dtype).eps ** 0.5).nonzero(as_tuple=True)
     if len(near[0]):

@@ -15,6 +15,10 @@ from torch import Tensor
 
 from hierbench.errors import CheckpointError, UsageError
 from hierbench.reference.dual_encoder import UNUSED_BY_UNCHA, DualEncoder, Layout
+from hierbench.reference.encoders import VOCABULARY
+
+TOKEN_WEIGHT, TOKEN_IDS = "textual.token_embed.weight", "textual.token_ids"
+"""The token embedding; and, in files that hold only some of its rows, their ids (int64, ascending)."""
 
 FAMILIES: dict[Layout, str] = {"clip": "clip", "hyperbolic": "meru, hycoclip or argent", "uncha": "uncha"}
 
@@ -118,9 +122,11 @@ def dual_encoder_from(state: Mapping[str, Tensor], where: str = "state dict") ->
 
     Depths, widths, patch and image size, vocabulary and context come from the shapes; heads from the widths. What
     UNCHA's files hold without using may be absent. Raises CheckpointError that names entries which are missing,
-    unexpected, of another shape, or not finite.
+    unexpected, of another shape, or not finite. A state of `with_token_rows` gets its whole vocabulary back.
     """
     layout = layout_of(state)
+    if TOKEN_IDS in state:
+        state = _with_whole_vocabulary(state, where)
     try:
         with torch.device("meta"):
             model = DualEncoder.create(layout, **_dimensions(state, where))
@@ -132,6 +138,27 @@ def dual_encoder_from(state: Mapping[str, Tensor], where: str = "state dict") ->
     _check_entries(expected, state, where)
     model.to_empty(device="cpu").load_state_dict(state, strict=True)
     return model
+
+
+def with_token_rows(state: Mapping[str, Tensor], token_ids: Iterable[int]) -> dict[str, Tensor]:
+    """The state dict with the token embedding cut to these ids, and a table of them: files of small worlds.
+
+    All other tokens come back as zero vectors.
+    """
+    ids = torch.tensor(sorted(set(token_ids)))
+    return {**state, TOKEN_WEIGHT: state[TOKEN_WEIGHT][ids].clone(), TOKEN_IDS: ids}
+
+
+def _with_whole_vocabulary(state: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+    state = dict(state)
+    ids, rows = state.pop(TOKEN_IDS), state.get(TOKEN_WEIGHT)
+    fits = rows is not None and ids.ndim == 1 and rows.ndim == 2 and len(rows) == len(ids) > 0
+    if not fits or ids.is_floating_point() or not 0 <= int(ids.min()) <= int(ids.max()) < VOCABULARY:
+        raise CheckpointError(
+            f"checkpoint {where}: {TOKEN_IDS} does not fit {TOKEN_WEIGHT}, the file is damaged"
+        )
+    state[TOKEN_WEIGHT] = rows.new_zeros(VOCABULARY, rows.shape[1]).index_copy_(0, ids.long(), rows)
+    return state
 
 
 def _dimensions(state: Mapping[str, Tensor], where: str) -> dict:
@@ -163,7 +190,7 @@ def _dimensions(state: Mapping[str, Tensor], where: str) -> dict:
         },
         "image_size": grid * patch,
         "text": f"L{depth('textual.resblocks')}_W{text_width}",
-        "vocabulary": shape("textual.token_embed.weight", 2)[0],
+        "vocabulary": shape(TOKEN_WEIGHT, 2)[0],
         "context": context,
         "embed_dim": shape("visual_proj.weight", 2)[0],
     }

@@ -219,24 +219,36 @@ def test_an_entry_inside_the_package(tmp_path):
 
 
 class Hub(Server):
-    """As much of the hub's protocol as a file download needs."""
+    """As much of the hub's protocol as downloads of a file and of a whole repository need."""
+
+    commit = "c" * 40
 
     def answer(self, request):
         self.requests += 1
-        if not request.path.startswith("/org/model/resolve/"):
-            request.send_response(404)
-            request.send_header("X-Error-Code", "RepoNotFound")
-        elif not request.path.endswith("/weights.pth"):
-            request.send_response(404)
-            request.send_header("X-Error-Code", "EntryNotFound")
-        else:
-            request.send_response(200)
-            request.send_header("X-Repo-Commit", "c" * 40)
-            request.send_header("ETag", '"etag-of-the-content"')
-        body = self.content if request.command == "GET" else b""
-        request.send_header("Content-Length", str(len(self.content)))
+        path, self.files = (
+            request.path.partition("?")[0],
+            {"weights.pth": self.content, "config.json": b"{}", "log.bak": b"x"},
+        )
+        listing = [
+            {"type": "file", "path": name, "size": len(content), "oid": name}
+            for name, content in self.files.items()
+        ]
+        status, headers, body = 404, {"X-Error-Code": "RepoNotFound"}, b""
+        if path.startswith("/org/model/resolve/"):
+            body = self.files.get(path.rpartition("/")[2], b"")
+            status, headers = (200, {"X-Repo-Commit": self.commit, "ETag": f'"{path.rpartition("/")[2]}"'})
+            if not body:
+                status, headers = 404, {"X-Error-Code": "EntryNotFound"}
+        elif path == "/api/models/org/model/revision/main":
+            status, headers, body = 200, {}, json.dumps({"id": "org/model", "sha": self.commit}).encode()
+        elif path.startswith(f"/api/models/org/model/tree/{self.commit}"):
+            status, headers, body = 200, {}, json.dumps(listing).encode()
+        request.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            request.send_header(name, value)
         request.end_headers()
-        request.wfile.write(body)
+        if request.command == "GET":
+            request.wfile.write(body)
 
 
 @pytest.fixture
@@ -288,6 +300,19 @@ def test_hub_failures_are_one_line_each(hub):
         fetch.checkpoint(hub_entry(size=5))
     with pytest.raises(CheckpointError, match="cannot be downloaded"):
         fetch.checkpoint(hub_entry(repo="no/such/name"))
+
+
+def test_a_whole_repository_brings_what_transformers_reads_and_is_found_offline(hub, monkeypatch):
+    monkeypatch.setattr(fetch, "SNAPSHOT_FILES", ["*.json", "*.pth"])
+    folder = fetch.checkpoint(hub_entry(file=None))
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "weights.pth"]
+    asked = hub.requests
+    assert fetch.hub_snapshot("org/model", offline=True) == folder
+    assert hub.requests == asked
+    with pytest.raises(CheckpointError, match="org/nothing: no such hub repository"):
+        fetch.hub_snapshot("org/nothing")
+    with pytest.raises(CheckpointError, match="org/other is not in the hub cache"):
+        fetch.hub_snapshot("org/other", offline=True)
 
 
 def test_hub_offline_is_undone_afterwards(hub):

@@ -1,6 +1,8 @@
 """The engine's tests develop against fakes: a tiny adapter, dataset and task."""
 
 import importlib.util
+import multiprocessing
+import os
 import sys
 from pathlib import Path
 
@@ -38,3 +40,23 @@ def opens(monkeypatch):
         monkeypatch.setattr(run_setup, "open_dataset", open_dataset)
 
     return use
+
+
+@pytest.fixture(scope="session")
+def process():
+    """process(code, log, env={}, **names) -> a started process of its own session that runs the code.
+
+    Processes are forked from a server that has imported the engine already: importing torch takes seconds.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["hierbench.runner"])
+
+    def begin(code, log, env=None, **names):
+        start = "import os, sys; os.setsid(); os.environ.update(env)"
+        code = f"{start}; sys.stdout = sys.stderr = open(log, 'w', buffering=1)\n{code}"
+        names |= {"__name__": "tests", "log": str(log), "env": {**os.environ, **(env or {})}}
+        started = context.Process(target=exec, args=(code, names))  # a builtin: nothing to import
+        started.start()
+        return started
+
+    return begin

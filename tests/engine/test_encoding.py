@@ -4,8 +4,6 @@ import hashlib
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections import namedtuple
 from pathlib import Path
@@ -243,42 +241,35 @@ def test_jobs_are_shared_out_by_whole_batches():
 
 
 SLOW = """
-import sys
+sys.path.insert(0, here)
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
 import fakes
 from hierbench import encoding
 from hierbench.contracts import EmbeddingRequests, Fit
 from hierbench.data.datasets import ImageFiles
 from hierbench.store import EmbeddingStore
 encoding.FLUSH_SECONDS = 0
-folder = Path(sys.argv[2])
-things = fakes.dataset(ImageFiles(folder, tuple(sorted(p.name for p in folder.glob("*.png")))))
-adapter = fakes.Adapter(slow=0.3)
-print("ready", flush=True)
+images = ImageFiles(Path(folder), tuple(sorted(p.name for p in Path(folder).glob("*.png"))))
 encoding.embed(
-    adapter, things, EmbeddingRequests(things.images.ids, ()), Fit.CROP, store=EmbeddingStore(sys.argv[3]),
-    batch_size=2, workers=int(sys.argv[4]),
+    fakes.Adapter(slow=0.2), fakes.dataset(images), EmbeddingRequests(images.ids, ()), Fit.CROP,
+    store=EmbeddingStore(store), batch_size=2, workers=workers,
 )
 """
 
 
 @pytest.mark.parametrize(("ending", "workers"), [(signal.SIGKILL, 2), (signal.SIGINT, 0)])
-def test_a_killed_run_loses_only_the_shard_in_progress(fakes, images, tmp_path, ending, workers):
+def test_a_killed_run_loses_only_the_shard_in_progress(fakes, images, tmp_path, process, ending, workers):
     store = EmbeddingStore(tmp_path / "embeddings")
-    folder = str(images.folder)
-    here = str(Path(fakes.__file__).parent)
-    process = subprocess.Popen(
-        [sys.executable, "-c", SLOW, here, folder, str(store.folder), str(workers)],
-        stderr=subprocess.PIPE,
-        start_new_session=True,
+    here, log = str(Path(fakes.__file__).parent), tmp_path / "log"
+    running = process(
+        SLOW, log, here=here, folder=str(images.folder), store=str(store.folder), workers=workers
     )
     while len(list(store.folder.glob("*/*.arrow"))) < 3:
-        assert process.poll() is None, process.stderr.read()
+        assert running.is_alive(), log.read_text()
         time.sleep(0.02)
-    os.killpg(process.pid, ending)
-    process.wait(60)
-    process.stderr.close()
+    os.killpg(running.pid, ending)
+    running.join(60)
+    assert running.exitcode not in (0, None)
     [stats] = store.stats()
     assert 6 <= stats.rows < 20
     adapter = fakes.Adapter()

@@ -1,8 +1,6 @@
 """The embedding store: finds what was put, ignores what is damaged, serves several processes, can be pruned."""
 
 import os
-import subprocess
-import sys
 import time
 from dataclasses import replace
 
@@ -149,25 +147,26 @@ def test_strings_that_are_no_unicode_can_be_labels(store):
 
 
 WRITER = """
-import hashlib, sys
 import numpy as np
 from hierbench.contracts import ModelCard
+from hierbench.encoding import content_id
 from hierbench.store import EmbeddingStore
 card = ModelCard("m", "f", "tests", 4, 8, 0, "as they are", sha256="12" * 32)
-section = EmbeddingStore(sys.argv[1]).section(card, "crop")
-first = int(sys.argv[2])
+section = EmbeddingStore(folder).section(card, "crop")
 for start in range(first, first + 200, 10):
     names = [str(i) for i in range(start, start + 10)]
-    ids = [hashlib.sha256(n.encode()).digest() for n in names]
+    ids = [content_id(name) for name in names]
     section.put(ids, names, np.repeat(np.float32(range(start, start + 10)), 4).reshape(-1, 4))
     section.get(ids)
 """
 
 
-def test_two_processes_write_to_one_store(store):
-    command = [sys.executable, "-c", WRITER, str(store.folder)]
-    writers = [subprocess.Popen([*command, first], cwd=os.getcwd()) for first in ("0", "100")]
-    assert [writer.wait(60) for writer in writers] == [0, 0]
+def test_two_processes_write_to_one_store(store, process, tmp_path):
+    log = tmp_path / "log"
+    writers = [process(WRITER, log, folder=str(store.folder), first=first) for first in (0, 100)]
+    for writer in writers:
+        writer.join(60)
+    assert [writer.exitcode for writer in writers] == [0, 0], log.read_text()
     found, known = store.section(CARD, "crop").get([content_id(str(i)) for i in range(300)])
     assert known.all()
     assert np.array_equal(found, np.repeat(np.arange(300, dtype=np.float32), 4).reshape(-1, 4))

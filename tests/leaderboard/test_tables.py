@@ -212,7 +212,7 @@ def test_a_task_that_is_no_longer_registered_shows_its_first_metric_without_a_di
 
 
 def test_unknown_layout():
-    with pytest.raises(UnknownNameError, match=r"no table layout 'argnt'.*argent"):
+    with pytest.raises(UnknownNameError, match=r"no table layout 'argnt': did you mean argent"):
         tables.build([record()], "argnt")
 
 

@@ -10,13 +10,16 @@ from safetensors.torch import save_file
 
 from hierbench.errors import CheckpointError
 from hierbench.reference.checkpoint import (
+    TOKEN_IDS,
     detect_family,
     dual_encoder_from,
     layout_of,
     load_dual_encoder,
     read_state,
+    with_token_rows,
 )
 from hierbench.reference.dual_encoder import DualEncoder
+from hierbench.reference.tokenizer import tokenize
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +88,24 @@ def test_what_uncha_does_not_use_may_be_absent(states):
     del state["local_logit_scale"]
     with pytest.raises(CheckpointError, match="missing: local_logit_scale"):
         dual_encoder_from(state)
+
+
+def test_a_file_may_hold_only_the_token_rows_it_uses(tmp_path):
+    torch.manual_seed(0)
+    sizes = {"embed_dim": 64, "depth": 1}
+    model = DualEncoder.create("hyperbolic", vision_sizes=sizes, image_size=32, text="L1_W64", embed_dim=16)
+    tokens = tokenize(["a photo of a dog", "a cat"])
+    used = {token for row in tokens for token in row}
+    save_file(with_token_rows(model.state_dict(), used), tmp_path / "small.safetensors")
+    assert read_state(tmp_path / "small.safetensors")[TOKEN_IDS].tolist() == sorted(used)
+    again = load_dual_encoder(tmp_path / "small.safetensors", "hyperbolic")
+    assert torch.equal(again.encode_text(tokens), model.encode_text(tokens))
+    weight = again.textual.token_embed.weight
+    assert weight.shape == (49_408, 64)
+    assert not weight[[token for token in range(1000) if token not in used]].any()
+    bad = with_token_rows(model.state_dict(), used) | {TOKEN_IDS: torch.tensor([1, 2])}
+    with pytest.raises(CheckpointError, match="does not fit"):
+        dual_encoder_from(bad)
 
 
 # ----------------------------------------------------------------------------------------------- bad files
