@@ -103,12 +103,12 @@ def overlap(dataset, encoder, rounds):
     each = 0.0
     idle = Adapter(waits, 8)
     begun = time.perf_counter()
-    embed(idle, dataset, requests, Fit.CROP, workers=0, batch_size=16)
+    embed(idle, dataset, requests, Fit.CROP, workers=0, batch_size=4)
     each = (time.perf_counter() - begun) / count
     medians = compare(
         {
             f"{workers} workers": lambda workers=workers: embed(
-                idle, dataset, requests, Fit.CROP, workers=workers, batch_size=16
+                idle, dataset, requests, Fit.CROP, workers=workers, batch_size=4
             )
             for workers in (0, 1, 2)
         },

@@ -48,6 +48,7 @@ BATCH_SIZES = {"cuda": 256, "mps": 64, "cpu": 16}
 TEXTS_AT_ONCE = 1024  # sorted strings handed to an adapter together
 FLUSH_SECONDS = 20.0  # what a killed run may lose …
 FLUSH_ROWS = 8192  # … at most
+READ_AT_ONCE = 32  # images that a thread reads and hashes before it reports
 AHEAD = 2  # batches that each worker process prepares in advance
 
 
@@ -173,17 +174,19 @@ def content_ids(
     dataset: Dataset, image_ids: Sequence[str], known: dict[str, bytes], progress: Progress | None = None
 ) -> list[bytes]:
     """Content ids of a dataset's images; each is read once and remembered in `known`. Raises DataError."""
-    images = dataset.images
     new = [image_id for image_id in dict.fromkeys(image_ids) if image_id not in known]
+    parts = _batches(new, READ_AT_ONCE)
+
+    def read(part: Sequence[str]) -> list[bytes]:  # reading and hashing let other threads run
+        return [content_id(dataset.images.read(image_id)) for image_id in part]
+
     if new:
         title = f"{dataset.name}: reading images"
         with (progress or Quiet()).bar(title, len(new)) as advance, ThreadPoolExecutor(2 * cores()) as pool:
-            try:  # hashing and file reading let other threads run
-                for image_id, content in zip(
-                    new, pool.map(lambda i: content_id(images.read(i)), new), strict=True
-                ):
-                    known[image_id] = content
-                    advance(1)
+            try:
+                for part, contents in zip(parts, pool.map(read, parts), strict=True):
+                    known.update(zip(part, contents, strict=True))
+                    advance(len(part))
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -210,8 +213,10 @@ def encode(
     progress, card = progress or Quiet(), adapter.card
     image_section, text_section = _sections(store, card, job.fit, device)
     image_ids = [[image_id for image_id, _ in batch] for batch in job.images]
-    with progress.bar(f"{card.name}: images", sum(map(len, image_ids))) as advance:
-        pixels = _pixels(adapter, dataset, job, device, workers)
+    with (
+        progress.bar(f"{card.name}: images", sum(map(len, image_ids))) as advance,
+        contextlib.closing(_pixels(adapter, dataset, job, device, workers)) as pixels,  # ends its processes
+    ):
         stream = _stream(pixels, adapter.encode_images, image_ids, card, "image")
         contents = [[content for _, content in batch] for batch in job.images]
         images = _collect(stream, image_ids, contents, card, image_section, advance)

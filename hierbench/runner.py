@@ -224,21 +224,23 @@ def _kept(setup: Setup, model: RunModel, sha256: str | None, task: Task) -> Reco
     if record is None or setup.options.force or sha256 is None or record.error is not None:
         return None
     wanted = {"checkpoint_sha256": sha256, "conditions": setup.conditions(model)}
-    if record.metrics is not None:
-        try:
-            opened = setup.datasets.open(task.spec.dataset)
-            wanted |= opened.facts
-        except Exception:
-            return None  # running the task will say what is wrong
-        if record.limit != opened.limit:
+    try:
+        opened = None if record.provenance.get("inapplicable") else setup.datasets.open(task.spec.dataset)
+        if record.metrics is not None:
+            wanted |= {**opened.facts, "limit": opened.limit}
+        elif opened is not None:
+            return None  # the data that was absent has come
+    except MissingDataError as error:
+        if record.skipped != _one_line(error):
             return None
-    elif not record.provenance.get("inapplicable"):
-        return None  # absent data may have come
+    except Exception:
+        return None  # running the task will say what is wrong
+    known = {**record.provenance, "limit": record.limit}
     same = (
         record.task_version == task.spec.version
         and record.protocol == setup.protocol(task)
         and record.family == (model.family or record.family)
-        and all(record.provenance.get(name) == value for name, value in wanted.items())
+        and all(known.get(name) == value for name, value in wanted.items())
     )
     return record if same else None
 

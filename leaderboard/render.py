@@ -96,7 +96,7 @@ def _block(table: Table, position: int, style: bool) -> _Block:
     column = table.columns[position]
     head = column.title.split()
     head[-1] = f"{head[-1]} {ARROWS[column.better]}".rstrip()
-    head += [f"({column.variant})"] if column.variant else []
+    head += f"({column.variant})".replace(", ", ",\n").split("\n") if column.variant else []
     cells = tuple(_cell(column, row.cells[position], style) for row in table.rows)
     texts = [*head, *(text for cell in cells for text in cell[:2])]
     return _Block(column.group, tuple(head), cells, max(map(cell_len, texts)))

@@ -157,8 +157,8 @@ def _documents(folder: str) -> dict[str, dict[str, Any]]:
 def read(folders: Sequence[str | Path], layout: str | None = None) -> Table:
     """The table of one or several output folders, from their files alone.
 
-    Where two folders hold the same measurement (model, checkpoint, task, variant), the later one counts. The layout is
-    by default the one of the first folder's run. Raises OutputError, UnknownNameError.
+    Where two folders hold the same measurement (model, checkpoint, task, variant), the later one counts, and a figure
+    more than a gap. The layout is by default the one of the first folder's run. Raises OutputError, UnknownNameError.
     """
     from hierbench import results
 
@@ -166,8 +166,8 @@ def read(folders: Sequence[str | Path], layout: str | None = None) -> Table:
     for folder in folders:
         for record in results.read_results(folder):
             same = (record.model, record.family, checkpoint(record), record.task, _Variant.of(record))
-            records.pop(same, None)
-            records[same] = record
+            before = records.pop(same, record)
+            records[same] = before if record.metrics is None and before.metrics is not None else record
     asked = results.read_run(folders[0])
     return build(records.values(), layout or asked.get("layout") or DEFAULT_LAYOUT)
 
@@ -202,7 +202,9 @@ def build(results: Iterable[Record], layout: str | Layout = DEFAULT_LAYOUT) -> T
             for row, cell in _cells(column, rows, here, by_place, footnotes).items():
                 cells[row].append(cell)
 
-    family = {name: record.family for name, record in zip(names, records, strict=True)}
+    family: dict[str, str] = {}
+    for name, record in zip(names, records, strict=True):
+        family[name] = record.family if record.family != "unknown" else family.get(name, "unknown")
     return Table(
         title=layout.title,
         columns=tuple(columns),
@@ -218,17 +220,20 @@ def _named(layout_or_name: str | Layout) -> Layout:
 
 
 def _row_names(records: Sequence[Record]) -> list[str]:
-    """The row of each record: the model's name, with family or start of the hash where two models share the name."""
+    """The row of each record: the model's name, with family or start of the hash where two models share the name.
+
+    A model that did not load has neither; its records belong to the model of that name.
+    """
     families: dict[str, set[str]] = {}
-    hashes: dict[tuple[str, str], set[str | None]] = {}
+    hashes: dict[tuple[str, str], set[str]] = {}
     for record in records:
-        families.setdefault(record.model, set()).add(record.family)
-        hashes.setdefault((record.model, record.family), set()).add(checkpoint(record))
+        families.setdefault(record.model, set()).update({record.family} - {"unknown"})
+        hashes.setdefault((record.model, record.family), set()).update({checkpoint(record)} - {None})
     names = []
     for record in records:
         apart = [record.family] if len(families[record.model]) > 1 else []
         if len(hashes[record.model, record.family]) > 1:
-            apart.append((checkpoint(record) or "no file")[:8])
+            apart.append((checkpoint(record) or "unknown")[:8])
         names.append(f"{record.model} ({', '.join(apart)})" if apart else record.model)
     return names
 
@@ -417,23 +422,32 @@ def _remarks(columns: Sequence[Column], records: Sequence[Record]) -> tuple[str,
             counts.setdefault(size, []).append(task)
     if counts:
         remarks.append("; ".join(f"n = {size}: {', '.join(tasks)}" for size, tasks in counts.items()) + ".")
-    notes = dict.fromkeys(
-        (record.task, note) for record in measured for note in record.notes if record.task in shown
-    )
-    remarks += [f"{task}: {note}." for task, note in notes]
-    return (*remarks, *_left_out(columns, records))
+    remarks += [
+        f"{tasks}: {note}." for tasks, note in _by_text(_notes([r for r in measured if r.task in shown]))
+    ]
+    absent = [
+        (record.task, record.skipped) for record in records if record.skipped and record.task not in shown
+    ]
+    return (*remarks, *(f"Skipped: {tasks}: {reason}" for tasks, reason in _by_text(absent)))
 
 
-def _left_out(columns: Sequence[Column], records: Sequence[Record]) -> list[str]:
-    """Tasks without a column, with the reason; one line for tasks that share it."""
-    shown = {task for column in columns for task in (column.task, *column.average_over) if task}
-    reasons: dict[str, list[str]] = {}
-    for record in records:
-        if record.task not in shown and record.skipped:
-            tasks = reasons.setdefault(_one_line(record.skipped), [])
-            if record.task not in tasks:
-                tasks.append(record.task)
-    return [f"Skipped: {', '.join(tasks)}: {reason}" for reason, tasks in reasons.items()]
+def _notes(measured: Sequence[Record]) -> list[tuple[str, str]]:
+    """What tasks say about their figures; with the model, unless all models have it in common."""
+    said = []
+    for record in measured:
+        others = [other for other in measured if other.task == record.task]
+        for note in record.notes:
+            common = all(note in other.notes for other in others)
+            said.append((record.task if common else f"{record.task} ({record.model})", note))
+    return said
+
+
+def _by_text(said: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """(task, text) pairs -> (tasks, text): each text once, with all the tasks that it is about."""
+    tasks: dict[str, dict[str, None]] = {}
+    for task, text in said:
+        tasks.setdefault(_one_line(text), {})[task] = None
+    return [(", ".join(names), text) for text, names in tasks.items()]
 
 
 def _further_columns(layout: Layout, records: Sequence[Record]) -> list[Column]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,7 +88,7 @@ def adapt(
         source=source,
         embedding_dim=model.embed_dim,
         image_size=model.image_size,
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        parameters=_parameters(model),
         preprocessing=f"{model.image_size} px bicubic, mean {_short(mean)}, std {_short(std)}, "
         f"{model.textual.context} tokens, end token {'kept' if keep_end else 'lost when truncated'}",
         sha256=digest,
@@ -134,14 +135,35 @@ class LineageAdapter:
 
     @torch.inference_mode()
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
-        """-> (len(texts), D) float32, on the model's device; common beginnings are computed once."""
+        """-> (len(texts), D) float32, on the model's device; common beginnings are computed once.
+
+        Raises EncodingError for a text with words that a bundled model has no embedding of.
+        """
         tokens = tokenize(texts, context=self.model.textual.context, keep_end=self.keep_end)
+        self._check_known(texts, tokens)
         features = torch.empty(len(texts), self.card.embedding_dim, device=self.device)
         step = pack_step(self.device)
         with arithmetic(self.device, self.card.dtype):
             for rows in chunks(tokens, TOKENS_AT_ONCE.get(self.device.type, 65_536)):
                 features[rows] = self.model.text_tangents(pack([tokens[row] for row in rows], step=step))
         return features
+
+    def _check_known(self, texts: Sequence[str], tokens: Sequence[Sequence[int]]) -> None:
+        known = self.model.textual.known_tokens
+        strange = (text for text, row in zip(texts, tokens, strict=True) if not known.issuperset(row))
+        text = None if known is None else next(strange, None)
+        if text is not None:
+            raise EncodingError(
+                f"{self.card.name} cannot read {textwrap.shorten(text, 80, placeholder=' …')!r}: this bundled model "
+                "knows only the miniature's words (hierbench.miniature.words()); take a model of natural captions"
+            )
+
+
+def _parameters(model: DualEncoder) -> int:
+    """How many there are, without the token rows that a bundled model's file leaves out."""
+    count = sum(parameter.numel() for parameter in model.parameters())
+    known, table = model.textual.known_tokens, model.textual.token_embed.weight
+    return count if known is None else count - (len(table) - len(known)) * table.shape[1]
 
 
 def _scalars(model: DualEncoder) -> dict[str, float]:

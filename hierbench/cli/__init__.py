@@ -1,6 +1,7 @@
 """The command line. One file a noun, no logic: commands check what was typed, call the engine and print.
 
-Nothing here imports torch, pandas or transformers at the top of a file: `hierbench --help` must answer at once.
+A new noun is a file here and a line in `NOUNS`. No file here imports torch, pandas or transformers at its top: help
+must answer at once.
 Exit status: 0 done, 1 a task failed, 2 wrong input, 130 interrupted, 141 nobody reads the output.
 """
 
@@ -12,24 +13,59 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Annotated
 
 import typer
+from typer.main import get_command
 
 from hierbench import __version__
-from hierbench.cli import cache, datasets, doctor, errata, leaderboard, models, run, tasks
-from hierbench.cli._shared import Command, Interrupted, new_app
+from hierbench.cli._shared import Group, Interrupted, new_app
 from hierbench.errors import HierbenchError
 
-app = new_app("Hierarchy-aware evaluation of hyperbolic and Euclidean vision-language models.")
-app.command("run", cls=Command)(run.run)
-app.command("models", cls=Command)(models.models)
-app.command("tasks", cls=Command)(tasks.tasks)
-app.command("datasets", cls=Command)(datasets.datasets)
-app.command("errata", cls=Command)(errata.errata)
-app.command("doctor", cls=Command)(doctor.doctor)
-app.add_typer(leaderboard.app, name="leaderboard")
-app.add_typer(cache.app, name="cache")
+NOUNS = {
+    "run": "Measure models on tasks and print the table.",
+    "train": "Train a reference model.",
+    "models": "Model families and known checkpoints.",
+    "tasks": "Tasks and suites.",
+    "datasets": "Datasets: which are at hand, and how to get the others.",
+    "errata": "Errors known in the released evaluators.",
+    "doctor": "What is installed, what is missing, what to type next.",
+    "data": "Prepare data.",
+    "leaderboard": "Tables from the files that runs have left.",
+    "analyze": "Look into a model's embeddings; writes CSV files and pictures.",
+    "miniature": "The built-in world of drawn scenes.",
+    "cache": "Stored embeddings.",
+}
+"""Commands in the order of the help: each is a file here with a function of that name, or an `app` with verbs."""
+
+
+class Root(Group):
+    """The program: a noun's file is imported, and its options are read, only when that noun is typed."""
+
+    def list_commands(self, ctx):
+        return list(NOUNS)
+
+    def get_command(self, ctx, cmd_name):
+        if cmd_name not in NOUNS:
+            return None
+        module = import_module(f"hierbench.cli.{cmd_name}")
+        noun = getattr(module, "app", None)
+        if noun is None:
+            noun = new_app("")
+            noun.command(cmd_name)(getattr(module, cmd_name))
+        return get_command(noun)
+
+    def resolve_command(self, ctx, args):
+        self.commands = dict.fromkeys(NOUNS)  # names for "did you mean"
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx, formatter):
+        with formatter.section("Commands"):
+            formatter.write_dl(list(NOUNS.items()))
+
+
+app = new_app("Hierarchy-aware evaluation of hyperbolic and Euclidean vision-language models.", cls=Root)
 
 _OptionProblem = typer.BadParameter.__base__
 """What typer raises for options it makes no sense of; it exports this subclass of it alone."""

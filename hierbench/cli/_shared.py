@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,16 +51,18 @@ class Command(TyperCommand):
                 formatter.write_dl(records)
 
 
-def new_app(help_text: str) -> typer.Typer:
+def new_app(help_text: str, cls: type[Group] = Group) -> typer.Typer:
     """A typer app in the project's style: plain help, which starts three times as fast as typer's boxes."""
-    return typer.Typer(
+    app = typer.Typer(
         help=help_text,
-        cls=Group,
+        cls=cls,
         rich_markup_mode=None,
         add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     )
+    app.command = partial(app.command, cls=Command)
+    return app
 
 
 def sub_app(help_text: str) -> typer.Typer:

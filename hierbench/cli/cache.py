@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from hierbench.cli._shared import Command, Json, print_json, print_listing, size, sub_app
+from hierbench.cli._shared import Json, print_json, print_listing, size, sub_app
 
 app = sub_app("Stored embeddings.")
 
 
-@app.command(cls=Command)
+@app.command()
 def stats(as_json: Json = False) -> None:
     """What the embedding store holds, the last used first."""
     import time
@@ -46,7 +46,7 @@ def stats(as_json: Json = False) -> None:
     )
 
 
-@app.command(cls=Command)
+@app.command()
 def prune(
     days: Annotated[
         float | None, typer.Option(min=0, help="Delete what was not used for so many days.")
@@ -68,7 +68,7 @@ def prune(
         print(f"deleted {pruned.sections} sections, {size(pruned.bytes)} freed")
 
 
-@app.command(cls=Command)
+@app.command()
 def export(
     file: Annotated[Path, typer.Argument(help="Where to: a name in .parquet or .npz.")],
     model: Annotated[str | None, typer.Option(help="Only this model's; all by default.")] = None,

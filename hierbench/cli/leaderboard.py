@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from hierbench.cli._shared import (
-    Command,
     Json,
     print_json,
     print_listing,
@@ -45,7 +44,7 @@ Format_ = Annotated[
 ]
 
 
-@app.command(cls=Command)
+@app.command()
 def show(
     folder: Annotated[
         Path | None, typer.Argument(metavar="DIR", help="A run's folder; by default the newest in runs/.")
@@ -62,7 +61,7 @@ def show(
     print_table(table, "json" if as_json else format.value, published)
 
 
-@app.command(cls=Command)
+@app.command()
 def build(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of runs.")],
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FOLDER", help="Where the table's files go.")],
@@ -82,7 +81,7 @@ def build(
     say(f"written: {', '.join(map(str, files))}")
 
 
-@app.command(cls=Command)
+@app.command()
 def compare(
     first: Annotated[str, typer.Argument(metavar="A", help="A model's name in the results.")],
     second: Annotated[

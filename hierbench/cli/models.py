@@ -32,9 +32,8 @@ def models(as_json: Json = False) -> None:
         }
         for entry in entries
     ]
-    print_listing(
-        rows, ["name", "family", "trained_on", "size", "licence", "from"], empty="(the catalog is empty)"
-    )
+    known = [name for name in ("trained_on", "size", "licence") if any(row[name] for row in rows)]
+    print_listing(rows, ["name", "family", *known, "from"], empty="(the catalog is empty)")
 
 
 def _source(entry) -> str:

@@ -173,7 +173,6 @@ def _titles(models: list) -> str:
 
 def _run(arguments: dict, as_json: bool, first_steps: bool) -> int:
     from hierbench import distributed, runner
-    from hierbench.leaderboard import tables
 
     out = arguments["out"]
     fresh = [folder for folder in (out, *out.parents) if not folder.exists()]
@@ -185,40 +184,42 @@ def _run(arguments: dict, as_json: bool, first_steps: bool) -> int:
                 folder.rmdir()
         raise
     except KeyboardInterrupt:
-        raise Interrupted(
-            f"finished tasks lie in {out}; the same command with --out {out} goes on from there"
-        ) from None
+        kept = f"finished tasks lie in {out}" if (out / "results").is_dir() else "no task had finished"
+        raise Interrupted(f"{kept}; the same command with --out {out} goes on from there") from None
     if distributed.rank() > 0:
         return 0
-    table = tables.read([out])
-    files = save_tables(table, out)
     status = 1 if found.failed else 0
     if as_json:
-        _print_document(out, status, found, table)
+        _print_document(out, status, found)
     else:
-        say()
-        print_table(table)
+        show_results(out)
     for record in found.failed:
         say(f"FAILED {record.model}: {record.task}: {record.error}")
-    say(f"\nFiles: {', '.join(map(str, files))}; one JSON a result in {out / 'results'}")
-    if first_steps:
+    if first_steps and not as_json:
         say(_next_steps())
     return status
 
 
-def _print_document(out: Path, status: int, found, table) -> None:
+def show_results(out: Path) -> None:
+    """Print the table of a run's folder, and write it there as table.md and table.csv."""
+    from hierbench.leaderboard import tables
+
+    table = tables.read([out])
+    files = save_tables(table, out)
+    say()
+    print_table(table)
+    say(f"\nFiles: {', '.join(map(str, files))}; one JSON a result in {out / 'results'}")
+
+
+def _print_document(out: Path, status: int, found) -> None:
     import json
 
-    from hierbench.leaderboard import render
+    from hierbench.leaderboard import render, tables
 
-    print_json(
-        {
-            "out": str(out),
-            "status": status,
-            "results": [json.loads(record.to_json()) for record in found],
-            "table": render.as_dict(table),
-        }
-    )
+    table = tables.read([out])
+    save_tables(table, out)
+    records = [json.loads(record.to_json()) for record in found]
+    print_json({"out": str(out), "status": status, "results": records, "table": render.as_dict(table)})
 
 
 def _next_steps() -> str:

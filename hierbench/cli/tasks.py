@@ -26,14 +26,11 @@ def tasks(as_json: Json = False) -> None:
         {
             "name": spec.name,
             "title": spec.title,
-            "version": spec.version,
             "dataset": spec.dataset,
-            "headline": spec.headline,
-            "suites": ", ".join(member[spec.name]),
         }
         for spec in specs
     ]
-    print_listing(rows, ["name", "title", "dataset", "headline", "version", "suites"])
+    print_listing(rows, ["name", "title", "dataset"])
     print("\nSuites: hierbench run MODEL --suite NAME\n")
     rows = [
         {"name": name, "title": suite["title"], "tasks": ", ".join(suite["tasks"])}

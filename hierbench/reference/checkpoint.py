@@ -94,7 +94,7 @@ def layout_of(state: Mapping[str, Tensor]) -> Layout:
 
 
 def detect_family(path: str | Path) -> str:
-    """ "clip" or "uncha" by the entries of a checkpoint. Raises CheckpointError where they do not tell."""
+    """The family by the entries of a file: "clip" or "uncha". Raises CheckpointError where they do not tell."""
     state = read_state(path)
     _dimensions(state, str(path))  # refuses what is no file of the lineage at all
     layout = layout_of(state)
@@ -125,7 +125,9 @@ def dual_encoder_from(state: Mapping[str, Tensor], where: str = "state dict") ->
     unexpected, of another shape, or not finite. A state of `with_token_rows` gets its whole vocabulary back.
     """
     layout = layout_of(state)
+    known = None
     if TOKEN_IDS in state:
+        known = frozenset(state[TOKEN_IDS].flatten().tolist())
         state = _with_whole_vocabulary(state, where)
     try:
         with torch.device("meta"):
@@ -137,13 +139,14 @@ def dual_encoder_from(state: Mapping[str, Tensor], where: str = "state dict") ->
         state = {**{key: torch.zeros(expected[key]) for key in UNUSED_BY_UNCHA}, **state}
     _check_entries(expected, state, where)
     model.to_empty(device="cpu").load_state_dict(state, strict=True)
+    model.textual.known_tokens = known
     return model
 
 
 def with_token_rows(state: Mapping[str, Tensor], token_ids: Iterable[int]) -> dict[str, Tensor]:
     """The state dict with the token embedding cut to these ids, and a table of them: files of small worlds.
 
-    All other tokens come back as zero vectors.
+    All other tokens come back as zero vectors; the model's `textual.known_tokens` says which it has.
     """
     ids = torch.tensor(sorted(set(token_ids)))
     return {**state, TOKEN_WEIGHT: state[TOKEN_WEIGHT][ids].clone(), TOKEN_IDS: ids}

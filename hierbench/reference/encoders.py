@@ -114,6 +114,7 @@ class TextTransformer(nn.Module):
     ):
         super().__init__()
         self.width, self.context = width, context
+        self.known_tokens: frozenset[int] | None = None  # None = all; see checkpoint.with_token_rows
         self.posit_embed = nn.Parameter(torch.empty(context, width))
         # The mask belongs to the released layout; attention here makes its own from the packed batch.
         self.register_buffer("attn_mask", torch.ones(context, context, dtype=torch.bool).triu(1))

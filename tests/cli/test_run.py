@@ -133,15 +133,20 @@ def test_ways_to_name_one_model(hierbench, engine, tiny_checkpoint):
 
 
 def test_ctrl_c_says_what_is_kept(hierbench, monkeypatch):
+    finished = []
+
     def interrupted(**asked):
+        for one in finished:
+            results.write_record(asked["out"], one)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("hierbench.runner.run", interrupted)
-    done = hierbench("run", "random", "--out", "here")
-    assert done.status == 130
-    assert done.err.splitlines()[-1] == (
-        "hierbench: interrupted: finished tasks lie in here; the same command with --out here goes on from there"
-    )
+    for kept in ("no task had finished", "finished tasks lie in here"):
+        done = hierbench("run", "random", "--out", "here")
+        assert (done.status, done.out) == (130, "")
+        last = f"hierbench: interrupted: {kept}; the same command with --out here goes on from there"
+        assert done.err.splitlines()[-1] == last
+        finished.append(MEASURED)
 
 
 def test_other_ranks_print_nothing(hierbench, engine, monkeypatch):

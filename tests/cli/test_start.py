@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hierbench import __version__
+from hierbench.cli import NOUNS
 from hierbench.errors import HierbenchError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,8 +18,17 @@ def test_alone_it_prints_its_help(hierbench):
     alone, asked = hierbench(), hierbench("--help")
     assert alone == asked
     assert alone.status == 0
-    for noun in ("run", "models", "tasks", "datasets", "errata", "doctor", "leaderboard", "cache"):
+    for noun, summary in NOUNS.items():
         assert f"\n  {noun} " in alone.out
+        assert summary in alone.out
+
+
+def test_the_help_says_of_each_noun_what_its_own_help_says(hierbench):
+    for noun, summary in NOUNS.items():
+        done = hierbench(noun, "--help")
+        assert done.status == 0
+        assert f"Usage: hierbench {noun} " in done.out
+        assert " ".join(done.out.split("\n\n")[1].split()) == summary
 
 
 @pytest.mark.parametrize("noun", ["leaderboard", "cache"])
@@ -60,7 +70,7 @@ def test_help_imports_nothing_heavy():
         "yaml",
         "rich.table",
     ]
-    commands = [["--help"], ["run", "--help"], ["leaderboard", "show", "--help"]]
+    commands = [["--help"], ["leaderboard", "show", "--help"], *([noun, "--help"] for noun in NOUNS)]
     program = f"""
 import sys
 from hierbench.cli import main

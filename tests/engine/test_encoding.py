@@ -303,3 +303,18 @@ def test_progress_counts_everything(fakes, things):
         "fake: images": (20, 20),
         "fake: texts": (5, 5),
     }
+
+
+@pytest.mark.gpu
+def test_pixels_arrive_on_the_gpu(fakes, things):
+    adapter, cpu = fakes.Adapter(), fakes.Adapter()
+    adapter.device = torch.device("cuda:0")
+    places = set()
+    encode = adapter.encode_images
+    adapter.encode_images = lambda pixels: (places.add(pixels.device), encode(pixels))[1]
+    requests = EmbeddingRequests(things.images.ids, TEXTS)
+    got = embed(adapter, things, requests, Fit.CROP, batch_size=4, workers=2)
+    assert places == {adapter.device}
+    expected = embed(cpu, things, requests, Fit.CROP)
+    assert torch.allclose(got.image_features, expected.image_features, atol=1e-6)
+    assert got.image_features.device.type == "cpu"

@@ -13,7 +13,7 @@ from hierbench.leaderboard.tables import Cell, Column, Row, Table, layout
 
 ACC = Column("Classification", "INet", "top1", "percent", "zero-shot/imagenet")
 TIE = Column("WordNet", "TIE", "tie", "raw", "hierarchy/imagenet", better="lower")
-AUC = Column("PEP", "AUC", "auc", "fraction", "pep-v1", variant="limit 5")
+AUC = Column("PEP", "AUC", "auc", "fraction", "pep-v1", variant="corrected, limit 5")
 
 FIRST = (
     Cell(Estimate(38.84, 37.6, 40.0), 1000, best=True),
@@ -34,7 +34,7 @@ def test_markdown_golden():
     assert render.markdown(TABLE) == (
         "**A table**\n"
         "\n"
-        "| Model | Classification: INet ↑ | WordNet: TIE ↓ | PEP: AUC ↑ (limit 5) |\n"
+        "| Model | Classification: INet ↑ | WordNet: TIE ↓ | PEP: AUC ↑ (corrected, limit 5) |\n"
         "| :-- | --: | --: | --: |\n"
         "| first | **38.8** ±1.2 | 3.40 | 91.3 ±1.0 |\n"
         "| se\\|cond\\_ | 30.0 ±1.0 | **3.20** | –[^1] |\n"
@@ -59,7 +59,7 @@ def test_csv_golden():
         "zero-shot/imagenet:top1 n",
         "zero-shot/imagenet:top1 note",
     ]
-    assert head.split(",")[13] == "pep-v1:auc (limit 5)"
+    assert next(csv.reader([head]))[13] == "pep-v1:auc (corrected, limit 5)"
     assert first == "first,meru,measured,38.84,37.6,40.0,1000,,3.4,,,1000,,0.913,0.9,0.92,5,"
     assert second == "se|cond_,clip,measured,30.0,29.0,31.0,1000,,3.2,,,1000,,,,,,pep-v1: skipped: no *cones*"
 
@@ -74,14 +74,15 @@ def test_terminal_golden():
     assert render.terminal(TABLE, 80) == (
         "A table\n"
         "\n"
-        "           Classification   WordNet      PEP\n"
-        "           ──────────────   ───────   ─────────\n"
-        "                                          AUC ↑\n"
-        "Model              INet ↑     TIE ↓   (limit 5)\n"
-        "───────────────────────────────────────────────\n"
-        "first               *38.8      3.40        91.3\n"
-        "                     ±1.2                  ±1.0\n"
-        "se|cond_             30.0     *3.20          –¹\n"
+        "           Classification   WordNet       PEP\n"
+        "           ──────────────   ───────   ───────────\n"
+        "                                            AUC ↑\n"
+        "                                      (corrected,\n"
+        "Model              INet ↑     TIE ↓      limit 5)\n"
+        "─────────────────────────────────────────────────\n"
+        "first               *38.8      3.40          91.3\n"
+        "                     ±1.2                    ±1.0\n"
+        "se|cond_             30.0     *3.20            –¹\n"
         "                     ±1.0\n"
         "\n"
         "± half the 95 % bootstrap interval; ↑ higher is better; ↓ lower is better; *:\n"
@@ -124,11 +125,11 @@ def test_a_group_that_fits_is_not_split():
 def test_json_holds_values_as_recorded():
     document = json.loads(render.json(TABLE))
     first, second = document["rows"]
-    assert first["cells"]["pep-v1:auc (limit 5)"] == {
+    assert first["cells"]["pep-v1:auc (corrected, limit 5)"] == {
         "value": 0.913, "low": 0.9, "high": 0.92, "n": 5, "best": False, "notes": [],
     }  # fmt: skip
-    assert second["cells"]["pep-v1:auc (limit 5)"]["value"] is None
-    assert second["cells"]["pep-v1:auc (limit 5)"]["notes"] == [0]
+    assert second["cells"]["pep-v1:auc (corrected, limit 5)"]["value"] is None
+    assert second["cells"]["pep-v1:auc (corrected, limit 5)"]["notes"] == [0]
     assert document["footnotes"] == list(TABLE.footnotes)
     assert document["source"] == "measured"
 

@@ -211,6 +211,33 @@ def test_a_task_that_is_no_longer_registered_shows_its_first_metric_without_a_di
     assert not any(row.cells[0].best for row in table.rows)
 
 
+def test_notes_of_the_figures_stand_below_once():
+    note = ("images of 5 of 9 classes",)
+    table = tables.build(
+        [record("a", notes=note), record("b", notes=note), record("a", "pep-v1", 0.5, "auc", notes=note)]
+    )
+    assert table.remarks.count("zero-shot/imagenet, pep-v1: images of 5 of 9 classes.") == 1
+    table = tables.build([record("a", notes=note), record("b")])
+    assert "zero-shot/imagenet (a): images of 5 of 9 classes." in table.remarks
+
+
+def test_layouts_agree_with_the_tasks():
+    from hierbench import registry
+
+    specs = {task.spec.name: task.spec for task in registry.list_tasks()}
+    for layout in tables.layouts().values():
+        assert len({c.key for c in layout.columns}) == len(layout.columns)
+        for c in layout.columns:
+            if c.task in specs:
+                (metric,) = [metric for metric in specs[c.task].metrics if metric.name == c.metric]
+                assert (c.unit, c.better == "higher") == (metric.unit, metric.higher_is_better), c.key
+    for suite in registry.suites().values():
+        columns = tables.layout(suite["layout"]).columns
+        assert {c.task for c in columns} >= set(suite["tasks"])
+        if published := tables.layout(suite["layout"]).published:
+            assert {c.key for c in tables.published(published).columns} <= {c.key for c in columns}
+
+
 def test_unknown_layout():
     with pytest.raises(UnknownNameError, match=r"no table layout 'argnt': did you mean argent"):
         tables.build([record()], "argnt")
@@ -233,6 +260,21 @@ def test_reading_folders_merges_them_and_the_later_one_counts(tmp_path):
     write_record(first, record("b", value=41.0))
     cells = column(tables.read([first, second]), "zero-shot/imagenet:top1")
     assert {model: cell.estimate.value for model, cell in cells.items()} == {"a": 42.0, "b": 41.0}
+
+
+def test_a_gap_never_replaces_a_figure(tmp_path):
+    write_record(tmp_path / "1", record("a"))
+    write_record(tmp_path / "2", record("a", skipped="no data"))
+    for order in (["1", "2"], ["2", "1"]):
+        assert len(tables.read([tmp_path / name for name in order]).columns) == 1
+
+
+def test_a_model_that_did_not_load_keeps_its_row():
+    table = tables.build(
+        [record("a"), record("a", "pep-v1", error="no such file", family="unknown", provenance={})]
+    )
+    assert [row.model for row in table.rows] == ["a"]
+    assert table.footnotes == ("pep-v1: failed: no such file",)
 
 
 def test_published_figures_are_the_papers():

@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +12,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from hierbench.errors import OutputError, UsageError
+from hierbench.errors import DataError, HierbenchError, OutputError, UsageError
 from hierbench.reference.checkpoint import read_state
 from hierbench.reference.configuration import resolve
+from hierbench.reference.training import launch
 from hierbench.reference.training import state as checkpoints
 from hierbench.reference.training.batches import Batches
 from hierbench.reference.training.loop import NonFiniteError, Trainer, train
@@ -118,6 +121,91 @@ def test_two_processes_equal_one(family, tmp_path):
             torch.testing.assert_close(two["gradients"][name], parameter.grad, rtol=1e-4, atol=1e-5, msg=name)
     for name, value in trainer.model.state_dict().items():
         torch.testing.assert_close(two["weights"][name], value, rtol=1e-5, atol=1e-6, msg=name)
+
+
+LOSING_ONE = """
+import os, sys
+from hierbench.reference.training.loop import Trainer
+step = Trainer.step
+def step_or_die(trainer, batch, number):
+    if (os.environ["RANK"], number) == ("1", 2):
+        os.kill(os.getpid(), 9)
+    return step(trainer, batch, number)
+Trainer.step = step_or_die
+from hierbench.cli import main
+main(["train", "miniature/clip", *{overrides!r}, "--out", {out!r}, "--device", "cpu"])
+"""
+
+
+def test_killed_process_ends_the_others_with_a_message(tmp_path):
+    code = LOSING_ONE.format(overrides=[*TINY, "train.steps=1000"], out=str(tmp_path / "run"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    first, second = (
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            env={**os.environ, **shared, "PYTHONPATH": str(ROOT), "RANK": rank, "LOCAL_RANK": rank},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in ("0", "1")
+    )
+    try:
+        _, said = first.communicate(timeout=240)
+        second.communicate(timeout=60)
+    finally:
+        first.kill(), second.kill()
+    assert second.returncode == -9
+    assert first.returncode == 2, said[-2000:]
+    last = said.splitlines()[-1]
+    assert last.startswith("hierbench: error: another process of the run has ended: rank 0 stops too")
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer"), HierbenchError),
+        (torch.distributed.DistBackendError("NCCL error: remote process exited"), HierbenchError),
+        (RuntimeError("shapes do not match"), RuntimeError),
+        (DataError("a shard is gone"), DataError),
+    ],
+)
+def test_what_counts_as_the_end_of_another_process(error, told):
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(Exception) as caught, launch._ending_with_the_others(3):  # noqa: PT011
+            raise error
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert type(caught.value) is told
+
+
+def test_sigterm_ends_a_process_with_a_message():
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with (
+            pytest.raises(HierbenchError, match="rank 3 was told to stop"),
+            launch._ending_with_the_others(3),
+        ):
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    with launch._ending_with_the_others(3):
+        pass
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_weights_are_for_everyone_to_read(tmp_path):
+    before = os.umask(0o022)
+    try:
+        checkpoints.save_weights(tmp_path / "w.safetensors", {"a": torch.ones(1)})
+    finally:
+        os.umask(before)
+    assert (tmp_path / "w.safetensors").stat().st_mode & 0o777 == 0o644
 
 
 KILLED = """

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -12,6 +16,9 @@ import torch.distributed as dist
 from hierbench.errors import HierbenchError, UsageError
 from hierbench.reference.configuration import ReferenceConfig
 from hierbench.reference.training.loop import Processes, train
+
+LOST = ("gloo", "peer", "connection", "store", "timed out")
+"""Words of the plain RuntimeErrors that gloo raises when another process is gone."""
 
 
 def launch(config: ReferenceConfig, out: Path, *, device: str = "auto", resume: bool = False) -> Path | None:
@@ -29,19 +36,35 @@ def launch(config: ReferenceConfig, out: Path, *, device: str = "auto", resume: 
             raise UsageError(f"device {device}: no CUDA device here, use --device cpu (small models only)")
         device = f"cuda:{os.environ.get('LOCAL_RANK', rank)}"
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if cuda else "gloo")
-    try:
+    with _ending_with_the_others(rank):
+        dist.init_process_group("nccl" if cuda else "gloo")
         final = train(config, out, device=device, resume=resume, processes=Processes(rank, world))
         dist.barrier()
-    except HierbenchError:
-        raise
+        dist.destroy_process_group()
+    return final if rank == 0 else None
+
+
+@contextmanager
+def _ending_with_the_others(rank: int) -> Iterator[None]:
+    """The end of another process as a HierbenchError: a closed connection, or the SIGTERM that torchrun then sends."""
+
+    def stopped(number, frame):
+        raise HierbenchError(
+            f"rank {rank} was told to stop, because another process of the run has ended or the job was cancelled: "
+            "--resume goes on from the last checkpoint"
+        )
+
+    signals = threading.current_thread() is threading.main_thread()  # elsewhere Python sets no handlers
+    before = signal.signal(signal.SIGTERM, stopped) if signals else None
+    try:
+        yield
     except RuntimeError as error:
-        if "peer" in str(error).lower() or "connection" in str(error).lower():
+        if isinstance(error, dist.DistError) or any(word in str(error).lower() for word in LOST):
             raise HierbenchError(
-                f"another process of the run has ended: rank {rank} stops too, see its message"
+                f"another process of the run has ended: rank {rank} stops too, see its message; "
+                "--resume goes on from the last checkpoint"
             ) from error
         raise
     finally:
-        if sys.exc_info()[0] is None:
-            dist.destroy_process_group()
-    return final if rank == 0 else None
+        if signals:  # a process that is ending with a message is given the time to say it
+            signal.signal(signal.SIGTERM, before if sys.exc_info()[0] is None else signal.SIG_IGN)

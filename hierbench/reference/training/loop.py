@@ -262,13 +262,14 @@ def _prepare_folder(config: ReferenceConfig, out: Path, resume: bool, processes:
     recorded = out / "config.yaml"
     wanted = json.loads(config.model_dump_json()) | {"processes": processes.world}
     if not resume:
+        if processes.rank:  # the leading process may have written its config already
+            return 0, None
         if recorded.exists():
             raise UsageError(
                 f"{out} holds a run already: add --resume to go on with it, or choose another --out"
             )
-        if processes.rank == 0:
-            with replacing(recorded) as temporary:
-                temporary.write_text(yaml.safe_dump(wanted, sort_keys=False), encoding="utf-8")
+        with replacing(recorded) as temporary:
+            temporary.write_text(yaml.safe_dump(wanted, sort_keys=False), encoding="utf-8")
         return 0, None
     if not recorded.exists():
         raise UsageError(f"nothing to resume in {out}: it has no config.yaml")

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from hierbench.errors import OutputError
@@ -47,7 +48,10 @@ def save(run: Path, step: int, weights: dict[str, Tensor], state: dict[str, Any]
 
 def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
     """Weights as safetensors, on the CPU and contiguous."""
-    save_file({name: value.detach().cpu().contiguous() for name, value in weights.items()}, str(path))
+    tensors = {name: value.detach().cpu().contiguous() for name, value in weights.items()}
+    path.write_bytes(
+        save_tensors(tensors)
+    )  # safetensors' own save_file makes files that only their owner can read
 
 
 def saved(run: Path) -> list[Path]:

@@ -1,0 +1,409 @@
+"""GRIT's raw tars (img2dataset's output) -> training shards with the boxes cut out, and an account of what was dropped.
+
+In: KEY.jpg, KEY.json (`caption`; `noun_chunks` and `ref_exps`: lists of [start, end, x1, y1, x2, y2, score], character
+offsets into the caption, coordinates as shares of the image). Out, as HyCoCLIP's preparation names them: KEY.child.jpg,
+KEY.child.txt, KEY.numparents.txt, KEY.parentNNN.jpg, KEY.parentNNN.txt; child = the whole image, parents = its boxes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import signal
+import tarfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from multiprocessing import get_all_start_methods, get_context
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from hierbench.data.images import MAX_ASPECT, decode
+from hierbench.errors import DataError, OutputError, UsageError
+from hierbench.files import replacing
+from hierbench.progress import Progress, choose
+
+FORMAT = 1
+"""Of shards and reports; rises when the same input would give other bytes."""
+
+JPEG_QUALITY = 95
+SUMMARY = "report.json"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides which boxes of an image are kept."""
+
+    max_boxes: int | None = None  # per image, those of the highest scores
+    min_side: int = 16  # pixels of a box's shorter side
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of raw tars: counts of what was written and of what was dropped, by reason."""
+
+    shards: int
+    samples: int
+    boxes: int
+    dropped_samples: dict[str, int]
+    dropped_boxes: dict[str, int]
+    damaged_tars: tuple[str, ...] = ()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The report as a table: what, count, share of all samples or boxes."""
+        rows = []
+        for kind, written, dropped in (
+            ("samples", self.samples, self.dropped_samples),
+            ("boxes", self.boxes, self.dropped_boxes),
+        ):
+            total = written + sum(dropped.values())
+            counts = {"written": written, **dict(sorted(dropped.items(), key=lambda entry: -entry[1]))}
+            for name, count in counts.items():
+                what = f"{kind} written" if name == "written" else f"{kind} dropped: {name}"
+                rows.append({"what": what, "count": count, "share": f"{count / total:.2%}" if total else ""})
+        if self.damaged_tars:
+            rows.append({"what": "damaged raw tars", "count": len(self.damaged_tars), "share": ""})
+        return rows
+
+
+def prepare(
+    raw: Sequence[str | Path],
+    out: Path,
+    settings: Settings = Settings(),
+    *,
+    workers: int = 0,
+    progress: Progress | bool | None = None,
+) -> Report:
+    """Make a shard `out/NAME.tar` and its report `out/NAME.json` of each raw tar NAME.tar; `out/report.json` sums up
+    all shards of the folder, as does what is returned.
+
+    A shard that stands there with its report is not made again, so a killed run goes on where it was. The bytes do not
+    depend on `workers` (processes; 0 = this one). A raw tar that breaks off gives what is whole, and is named in the
+    report. Raises UsageError (two tars of one name, other settings than before), DataError, OutputError.
+    """
+    raw = [Path(path) for path in raw]
+    _check_names(raw, out)
+    with _alone(out):
+        for leftover in out.glob(".*.tmp"):  # of a killed run
+            leftover.unlink()
+        _check_settings(out, settings)
+        todo = [path for path in raw if not _is_finished(path, out, settings)]
+        with choose(progress).bar("raw tars", len(raw)) as advance:
+            advance(len(raw) - len(todo))
+            for _ in _made(todo, out, settings, workers):
+                advance(1)
+        total = _sum(_reports(out))
+        if not total.samples:
+            dropped = total.dropped_samples or "no samples at all"
+            raise DataError(f"no usable sample in {len(raw)} raw tar(s) such as {raw[0]}: {dropped}")
+        _write_json(out / SUMMARY, asdict(total) | {"settings": asdict(settings)})
+    return total
+
+
+def _made(todo: Sequence[Path], out: Path, settings: Settings, workers: int) -> Iterator[None]:
+    """Make the shards of the tars in `todo`; stops after each."""
+    if min(workers, len(todo)) < 2:
+        for path in todo:
+            yield _make(path, out, settings)
+        return
+    context = get_context("fork" if "fork" in get_all_start_methods() else None)
+    pool = ProcessPoolExecutor(
+        min(workers, len(todo)), context, initializer=_begin_worker, initargs=(os.getpid(),)
+    )
+    try:
+        for future in as_completed([pool.submit(_make, path, out, settings) for path in todo]):
+            yield future.result()
+    except BrokenProcessPool:
+        raise OutputError(
+            f"a worker process was killed (out of memory?): finished shards are kept in {out}, "
+            "run again to go on, perhaps with fewer --workers"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin_worker(parent: int) -> None:
+    """In a worker: end at once on Ctrl-C, and when the parent ends, even by a kill; the pool's queue would keep it
+    waiting for ever.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=watch, daemon=True).start()
+
+
+# ------------------------------------------------------------------------------------------------ one shard
+
+
+def _make(path: Path, out: Path, settings: Settings) -> None:
+    """Write the shard of a raw tar, then its report. A tar without a usable sample has a report alone."""
+    samples: Counter = Counter()
+    boxes: Counter = Counter()
+    written = kept = 0
+    target = out / f"{path.stem}.tar"
+    damage: list[str] = []
+    try:
+        with (
+            replacing(target) as temporary,
+            tarfile.open(temporary, "w", format=tarfile.GNU_FORMAT) as archive,
+        ):
+            for key, members in _raw_samples(path, damage):
+                sample = _prepared(members, settings, samples, boxes)
+                if sample is None:
+                    continue
+                for name, content in sample.items():
+                    info = tarfile.TarInfo(f"{key}.{name}")
+                    info.size = len(content)
+                    archive.addfile(info, io.BytesIO(content))
+                written += 1
+                kept += int(sample["numparents.txt"])
+        if not written:
+            target.unlink()
+    except OSError as error:
+        raise OutputError(f"shard {target} could not be written: {error.strerror or error}") from error
+    report = {
+        "raw": _identity(path),
+        "settings": _stamp(settings),
+        "samples": written,
+        "boxes": kept,
+        "dropped_samples": dict(sorted(samples.items())),
+        "dropped_boxes": dict(sorted(boxes.items())),
+        "damage": damage[0] if damage else None,
+    }
+    _write_json(out / f"{path.stem}.json", report)
+
+
+def _raw_samples(path: Path, damage: list[str]) -> Iterator[tuple[str, dict[str, bytes]]]:
+    """(key, {suffix: content}) of the samples of a raw tar; where it breaks off, `damage` gets a line."""
+    key, members = None, {}
+    try:
+        with tarfile.open(path, "r|*") as archive:
+            for info in archive:
+                base, _, suffix = Path(info.name).name.partition(".")
+                if not info.isfile() or not base:
+                    continue
+                if base != key:
+                    if key is not None:
+                        yield key, members
+                    key, members = base, {}
+                members[suffix.lower()] = archive.extractfile(info).read()
+    except (tarfile.TarError, EOFError, OSError) as error:
+        damage.append(f"{type(error).__name__}: {error}")
+        members = {}  # what broke off may be half a sample
+    if members:
+        yield key, members
+
+
+def _prepared(
+    members: dict[str, bytes], settings: Settings, samples: Counter, boxes: Counter
+) -> dict[str, bytes] | None:
+    """Members of the prepared sample; None, counted in `samples`, where nothing can be made of it."""
+    content = next((members[suffix] for suffix in ("jpg", "jpeg", "png", "webp") if suffix in members), None)
+    if content is None or "json" not in members:
+        samples["no image" if content is None else "no json"] += 1
+        return None
+    try:
+        told = json.loads(members["json"])
+        caption = told["caption"]
+        entries = [*(told.get("noun_chunks") or ()), *(told.get("ref_exps") or ())]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        samples["unreadable json"] += 1
+        return None
+    if not isinstance(caption, str) or not caption.strip():
+        samples["no caption"] += 1
+        return None
+    try:
+        image = decode(content, "in a raw tar")
+    except DataError:
+        samples["damaged image"] += 1
+        return None
+    parts = _boxes(entries, caption, image.size, settings, boxes)
+    if not parts:
+        samples["no usable box"] += 1
+        return None
+    prepared = {
+        "child.jpg": content,
+        "child.txt": caption.strip().encode("utf-8", "replace"),
+        "numparents.txt": str(len(parts)).encode(),
+    }
+    for index, (phrase, box) in enumerate(parts):
+        prepared[f"parent{index:03d}.jpg"] = _jpeg(image.crop(box))
+        prepared[f"parent{index:03d}.txt"] = phrase.encode("utf-8", "replace")
+    return prepared
+
+
+Box = tuple[int, int, int, int]  # left, top, right, bottom in pixels
+
+
+def _boxes(
+    entries: Sequence[Any], caption: str, size: tuple[int, int], settings: Settings, dropped: Counter
+) -> list[tuple[str, Box]]:
+    """(phrase, box) of the usable entries in their order, each pair once; the others are counted in `dropped`."""
+    scores: dict[tuple[str, Box], float] = {}
+    for entry in entries:
+        found = _box(entry, caption, size, settings.min_side)
+        if isinstance(found, str):
+            dropped[found] += 1
+            continue
+        phrase, box, score = found
+        if (phrase, box) in scores:
+            dropped["duplicate"] += 1
+        scores[phrase, box] = max(score, scores.get((phrase, box), score))
+    kept = list(scores)
+    if settings.max_boxes is not None and len(kept) > settings.max_boxes:
+        best = sorted(kept, key=lambda pair: -scores[pair])[: settings.max_boxes]
+        dropped["more than max_boxes"] += len(kept) - len(best)
+        kept = [pair for pair in kept if pair in best]
+    return kept
+
+
+def _box(entry: Any, caption: str, size: tuple[int, int], min_side: int) -> tuple[str, Box, float] | str:
+    """Phrase, box in whole pixels around the given one, and score of an entry; or why it is of no use."""
+    numbers = entry if isinstance(entry, list) and len(entry) == 7 else ()
+    if not numbers or not all(type(n) in (int, float) and abs(n) < 1e9 for n in numbers):
+        return "malformed"
+    start, end, x1, y1, x2, y2, score = numbers
+    if start != int(start) or end != int(end) or not 0 <= start <= end <= len(caption):
+        return "phrase outside the caption"
+    phrase = caption[int(start) : int(end)].strip()
+    if not phrase:
+        return "empty phrase"
+    if x1 >= x2 or y1 >= y2:
+        return "no area"
+    if x1 >= 1 or y1 >= 1 or x2 <= 0 or y2 <= 0:
+        return "outside the image"
+    width, height = size
+    left, top = math.floor(max(x1, 0) * width), math.floor(max(y1, 0) * height)
+    right, bottom = math.ceil(min(x2, 1) * width), math.ceil(min(y2, 1) * height)
+    short, long = sorted((right - left, bottom - top))
+    if short < min_side or long > MAX_ASPECT * short:  # longer strips are refused as images, too
+        return "too small"
+    return phrase, (left, top, right, bottom), float(score)
+
+
+def _jpeg(image: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=JPEG_QUALITY)
+    return buffer.getvalue()
+
+
+# ------------------------------------------------------------------------------------------------ reports
+
+
+def _identity(path: Path) -> dict[str, Any]:
+    return {"name": path.name, "bytes": path.stat().st_size}
+
+
+def _stamp(settings: Settings) -> dict[str, Any]:
+    return {"format": FORMAT, **asdict(settings)}
+
+
+def _is_finished(path: Path, out: Path, settings: Settings) -> bool:
+    """Whether the shard of this raw tar is made already, and whole: its report is written after it."""
+    report = _read_json(out / f"{path.stem}.json")
+    if report is None or report["raw"] != _identity(path) or report["settings"] != _stamp(settings):
+        return False
+    return (out / f"{path.stem}.tar").is_file() or not report["samples"]
+
+
+def _reports(out: Path) -> list[dict[str, Any]]:
+    """The reports of all shards of a folder, in the order of names."""
+    found = (_read_json(path) for path in sorted(out.glob("*.json")) if path.name != SUMMARY)
+    return [report for report in found if report is not None]
+
+
+def _sum(reports: Sequence[dict[str, Any]]) -> Report:
+    def total(field: str) -> dict[str, int]:
+        return dict(sum((Counter(report[field]) for report in reports), Counter()))
+
+    return Report(
+        shards=sum(report["samples"] > 0 for report in reports),
+        samples=sum(report["samples"] for report in reports),
+        boxes=sum(report["boxes"] for report in reports),
+        dropped_samples=total("dropped_samples"),
+        dropped_boxes=total("dropped_boxes"),
+        damaged_tars=tuple(report["raw"]["name"] for report in reports if report["damage"]),
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    """A shard's report; None where there is none, or something else."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) and {"raw", "settings"} <= document.keys() else None
+
+
+def _write_json(path: Path, document: dict[str, Any]) -> None:
+    try:
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{path} could not be written: {error.strerror or error}") from error
+
+
+# ------------------------------------------------------------------------------------------------ refusals
+
+
+def _check_names(raw: Sequence[Path], out: Path) -> None:
+    by_name: dict[str, Path] = {}
+    for path in raw:
+        if not path.is_file():
+            raise DataError(f"no raw tar {path}: give .tar files, folders of them or globs")
+        if path.resolve().parent == out.resolve():
+            raise UsageError(f"{path} lies in the output folder {out}, where a shard would take its place")
+        if f"{path.stem}.json" == SUMMARY:
+            raise UsageError(f"{path}: {SUMMARY} is the name of the summary, rename this tar")
+        if path.stem in by_name:
+            raise UsageError(
+                f"{by_name[path.stem]} and {path} would give one shard {path.stem}.tar: "
+                "prepare them into two folders"
+            )
+        by_name[path.stem] = path
+
+
+def _check_settings(out: Path, settings: Settings) -> None:
+    """A folder holds shards of one kind."""
+    for report in _reports(out):
+        if report["settings"] != _stamp(settings):
+            raise UsageError(
+                f"{out} holds shards made with {_told(report['settings'])}, not {_told(_stamp(settings))}: "
+                "choose another folder, or delete them"
+            )
+
+
+def _told(stamp: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in stamp.items())
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Hold the output folder, which is made; OutputError where another run holds it or it cannot be made."""
+    from filelock import FileLock, Timeout
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(out / ".lock", timeout=3)  # workers of a killed run hold it a moment longer
+        lock.acquire()
+    except Timeout:
+        raise OutputError(f"another process is preparing shards in {out}: wait for it") from None
+    except OSError as error:
+        raise OutputError(f"cannot write to {out}: {error.strerror or error}") from error
+    try:
+        yield
+    finally:
+        lock.release()
