@@ -1,6 +1,6 @@
 """The encoding pipeline: images prepared ahead against one after the other, batch sizes on the CPU, the store.
 
-    python benchmarks/bench_pipeline.py [--images 96] [--rounds 3] [--encoder vit_tiny_patch16_224]
+    python benchmarks/bench_pipeline.py [--images 128] [--rounds 3] [--encoder vit_tiny_patch16_224]
 
 Images are made on the spot. All variants of a comparison take turns in one run; medians and their ratios are printed.
 """
@@ -174,7 +174,7 @@ def main():
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options.add_argument("--images", type=int, default=96)
+    options.add_argument("--images", type=int, default=128)
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--encoder", default="vit_tiny_patch16_224")
     options = options.parse_args()

@@ -28,7 +28,7 @@ from hierbench.reference.encoders import TextTransformer, text_tower
 from hierbench.reference.packing import chunks, pack
 from hierbench.reference.tokenizer import END, START, tokenize
 
-TEMPLATES = (  # PROTOCOLS §1
+TEMPLATES = (  # the ImageNet prompts of the lineage
     "i took a picture : itap of a {}.",
     "pics : a bad photo of the {}.",
     "pics : a origami {}.",

@@ -156,7 +156,9 @@ class MetricSpec:
     name: str
     title: str  # column heading
     higher_is_better: bool = True
-    unit: str = "percent"  # percent: recorded 0–100; fraction: recorded 0–1, printed as percent; raw: as it is
+    unit: str = (
+        "percent"  # percent: recorded 0–100; fraction: recorded 0–1, printed as percent; raw: as it is
+    )
 
 
 @dataclass(frozen=True)

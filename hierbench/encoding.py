@@ -276,6 +276,11 @@ def _start(
             raise EncodingError(
                 f"{card.name}: out of memory at {len(labels)} {what}s a batch: {advice}"
             ) from error
+        except HierbenchError:
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+            raise EncodingError(f"{card.name}: encode_{what}s failed: {reason}") from error
         promised = (len(labels), card.embedding_dim)
         if not isinstance(features, Tensor) or features.shape != promised:
             got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__

@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import yaml
 
 from hierbench.contracts import ModelAdapter, Task
-from hierbench.errors import UnknownNameError, UsageError
+from hierbench.errors import HierbenchError, UnknownNameError, UsageError
 
 ADAPTER_GROUP = "hierbench.model_adapters"
 TASK_GROUP = "hierbench.tasks"
@@ -112,7 +112,9 @@ def family_loader(name: str) -> Callable[..., ModelAdapter]:
         found = _import(EntryPoint(name, family.target, ADAPTER_GROUP), "adapter")
     load = getattr(found, "load", None) if isinstance(found, ModuleType) else found
     if not callable(load):
-        raise UsageError(f"adapter {family.target} has no function load(checkpoint, *, name, device, dtype)")
+        raise UsageError(
+            f"adapter {family.target} has no function load(checkpoint, *, name, device, dtype): define it there"
+        )
     return load
 
 
@@ -174,13 +176,33 @@ def load_model(
         if checkpoint is None and name_or_family in catalog():
             entry = catalog()[name_or_family]
             checkpoint = entry.reference or fetch.checkpoint(entry, offline=offline)
-            return family_loader(entry.family)(str(checkpoint), name=name or entry.name, **options)
+            return _load(entry.family, str(checkpoint), name=name or entry.name, **options)
         family, checkpoint = resolve_model(name_or_family, checkpoint)
         if family is None:
             from hierbench.reference.checkpoint import detect_family
 
             family = detect_family(checkpoint)
-        return family_loader(family)(checkpoint, name=name, **options)
+        return _load(family, checkpoint, name=name, **options)
+
+
+def _load(family: str, checkpoint: str | None, **options: Any) -> ModelAdapter:
+    """What a family's `load` returns; where the family is not ours, what goes wrong in it is told as its mistake."""
+    load, target = family_loader(family), families()[family].target
+    if target.startswith("hierbench.model_adapters."):
+        return load(checkpoint, **options)
+    try:
+        adapter = load(checkpoint, **options)
+    except HierbenchError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"adapter {target}: load() failed: {_reason(error)}; --debug shows where") from error
+    parts = ("card", "geometry", "preprocess", "encode_images", "encode_texts")
+    if missing := [part for part in parts if not hasattr(adapter, part)]:
+        raise UsageError(
+            f"adapter {target}: load() returned {type(adapter).__name__}, which is no model adapter: "
+            f"it has no {', '.join(missing)}"
+        )
+    return adapter
 
 
 def resolve_model(name: str, checkpoint: str | Path | None = None) -> tuple[str | None, str | None]:
@@ -290,9 +312,13 @@ def _import(point: EntryPoint, kind: str) -> Any:
     """What an entry point names; any failure of the import as one UsageError."""
     try:
         return point.load()
-    except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise UsageError(f"{kind} {point.name} ({point.value}) does not import: {reason}") from error
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{kind} {point.name} ({point.value}) does not import: {_reason(error)}") from error
+
+
+def _reason(error: BaseException) -> str:
+    """An error of foreign code in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _package_files(package: str, suffix: str) -> list[Path]:
@@ -307,7 +333,7 @@ def _package_files(package: str, suffix: str) -> list[Path]:
 def _summary(path: Path) -> str:
     """First line of a file's docstring, read without running the file."""
     try:
-        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"), path.name)) or ""
     except (OSError, SyntaxError, ValueError) as error:
         raise UsageError(f"adapter file {path} cannot be read as Python: {error}") from error
     return docstring.partition("\n")[0]
@@ -321,8 +347,7 @@ def _module_from_file(path: Path) -> ModuleType:
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             del sys.modules[name]
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise UsageError(f"adapter file {path} does not import: {reason}") from error
+            raise UsageError(f"adapter file {path} does not import: {_reason(error)}") from error
     return sys.modules[name]

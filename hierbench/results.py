@@ -82,7 +82,14 @@ class Record:
         if odd := {f.name for f in fields(cls)} ^ content.keys():
             raise ValueError(f"missing or unknown entries: {', '.join(sorted(odd))}")
         if content["metrics"] is not None:
-            content["metrics"] = {name: _estimate(**figure) for name, figure in content["metrics"].items()}
+            content["metrics"] = {
+                name: _estimate(name, figure) for name, figure in content["metrics"].items()
+            }
+        for name in ("task", "dataset", "protocol", "model", "family"):
+            if not isinstance(content[name], str):
+                raise ValueError(f"its {name} is not text")
+        if not isinstance(content["provenance"], dict):
+            raise ValueError("its provenance is not a mapping")
         return cls(**{**content, "notes": tuple(content["notes"])})
 
 
@@ -179,12 +186,18 @@ def read_results(folder: str | Path) -> Results:
 
 
 def read_items(folder: str | Path, model: str, task: str) -> dict[str, pd.DataFrame]:
-    """Per-item outcomes of a task by table; empty where none were kept."""
+    """Per-item outcomes of a task by table; empty where none were kept. Raises OutputError for damaged ones."""
     import pandas as pd
 
-    return {
-        path.stem: pd.read_parquet(path) for path in sorted(items_path(folder, model, task).glob("*.parquet"))
-    }
+    found = {}
+    for path in sorted(items_path(folder, model, task).glob("*.parquet")):
+        try:
+            found[path.stem] = pd.read_parquet(path)
+        except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
+            raise OutputError(
+                f"{path} is damaged ({_first_line(error)}): run the task again with --force"
+            ) from error
+    return found
 
 
 def write_run(folder: str | Path, asked: Mapping[str, Any]) -> None:
@@ -210,6 +223,12 @@ def read_run(folder: str | Path) -> dict[str, Any]:
         raise OutputError(f"{path} is damaged ({_first_line(error)}): delete it") from error
     if not isinstance(content, dict):
         raise OutputError(f"{path} is damaged (not a mapping): delete it")
+    for name in ("models", "tasks"):
+        names = content.get(name, [])
+        if not isinstance(names, list) or not all(isinstance(entry, str) for entry in names):
+            raise OutputError(f"{path} is damaged ({name} is not a list of names): delete it")
+    if not isinstance(content.get("layout"), str | None):
+        raise OutputError(f"{path} is damaged (layout is not a name): delete it")
     return content
 
 
@@ -246,8 +265,13 @@ def _task_name(task: str) -> str:
     return safe_name(task + "/") if "__" in task else safe_name(task.replace("/", "__"))
 
 
-def _estimate(value: float | None, low: float | None = None, high: float | None = None) -> Estimate:
-    return Estimate(math.nan if value is None else value, low, high)
+def _estimate(name: str, figure: Any) -> Estimate:
+    """A figure as `to_json` writes it. Raises ValueError."""
+    numbers = list(figure.values()) if isinstance(figure, dict) else []
+    proper = all(number is None or type(number) in (int, float) for number in numbers)
+    if not proper or not isinstance(figure, dict) or figure.keys() != {"value", "low", "high"}:
+        raise ValueError(f"its figure {name} is not value, low and high")
+    return Estimate(math.nan if figure["value"] is None else figure["value"], figure["low"], figure["high"])
 
 
 def _plain(value: Any) -> Any:

@@ -201,7 +201,9 @@ def _models(
     folders = [results.safe_name(model.name).casefold() for model in models]
     for model, folder in zip(models, folders, strict=True):
         if folders.count(folder) > 1:
-            raise UsageError(f"two models are called {model.name!r}: give one another --name")
+            raise UsageError(
+                f"two models are called {model.name!r}: name each model once, or give a checkpoint another --name"
+            )
     return models
 
 
@@ -374,6 +376,5 @@ def _check_writable(out: Path) -> None:
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as error:
-        raise OutputError(
-            f"cannot write to {out} ({error.strerror or error}): choose another --out"
-        ) from error
+        reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror or error
+        raise OutputError(f"cannot write to {out} ({reason}): choose another --out") from error

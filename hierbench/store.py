@@ -67,19 +67,21 @@ class EmbeddingStore:
     def stats(self) -> list[SectionStats]:
         """What the store holds, the most recently used section first."""
         found = [_stats(file.parent) for file in self.folder.glob("*/section.json")]
-        return sorted(found, key=lambda section: -section.last_used)
+        return sorted(filter(None, found), key=lambda section: -section.last_used)
 
     def prune(self, *, older_than: float | None = None, max_bytes: int | None = None) -> Pruned:
         """Delete what is not needed; says how much that was.
 
-        That is: sections not used for `older_than` seconds, then the least recently used ones until the store
+        That is: sections whose section.json is damaged, sections not used for `older_than` seconds, then the least recently used ones until the store
         is no larger than `max_bytes`, damaged shards, and temporary files of killed processes.
         """
         now = time.time()
         removed = [
             _unlink(file) for file in self.folder.glob("*/.*.tmp") if _age(file, now) > LEFTOVER_SECONDS
         ]
-        kept, sections = [], 0
+        damaged = [file.parent for file in self.folder.glob("*/section.json") if _about(file.parent) is None]
+        removed += [_remove_section(folder) for folder in damaged]
+        kept, sections = [], len(damaged)
         for section in self.stats():
             if older_than is not None and now - section.last_used > older_than:
                 removed.append(_remove_section(section.folder))
@@ -264,8 +266,25 @@ def _checksum(ids: Sequence[bytes], features: np.ndarray) -> int:
     return zlib.crc32(features, zlib.crc32(b"".join(ids)))
 
 
-def _stats(folder: Path) -> SectionStats:
-    about, files, rows = folder / "section.json", list(folder.glob("*.arrow")), 0
+def _about(folder: Path) -> dict[str, Any] | None:
+    """What a section is about; None, with a warning, where its section.json is damaged."""
+    path = folder / "section.json"
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(about, dict) and about.keys() >= {"model", "kind", "dtype", "device", "dim"}:
+            return about
+        reason = "entries are missing"
+    except (OSError, ValueError) as error:
+        reason = str(error)
+    log.warning(f"embedding store: {path} is damaged ({reason}): ignored; `hierbench cache prune` removes it")
+    return None
+
+
+def _stats(folder: Path) -> SectionStats | None:
+    """None where nothing says what the section is about."""
+    if (about := _about(folder)) is None:
+        return None
+    files, rows = list(folder.glob("*.arrow")), 0
     for file in files:
         try:
             reader = pa.ipc.open_file(pa.memory_map(str(file)))
@@ -273,7 +292,8 @@ def _stats(folder: Path) -> SectionStats:
         except (OSError, pa.ArrowException):
             continue  # damaged: holds no usable row
     size = sum(file.stat().st_size for file in files)
-    return SectionStats(folder, json.loads(about.read_text()), rows, len(files), size, about.stat().st_mtime)
+    used = (folder / "section.json").stat().st_mtime
+    return SectionStats(folder, about, rows, len(files), size, used)
 
 
 def _section_table(section: SectionStats) -> pa.Table:

@@ -123,7 +123,7 @@ class Taxonomy:
 
 @cache
 def imagenet1k() -> Taxonomy:
-    """The tree over the 1,000 ImageNet classes: 1,372 synsets, root physical_entity (PROTOCOLS §3)."""
+    """The tree over the 1,000 ImageNet classes: 1,372 synsets, root physical_entity."""
     return load("imagenet1k")
 
 
@@ -167,7 +167,7 @@ def to_tsv(tree: Taxonomy) -> str:
 
 
 def imagenet_corrections() -> dict[str, str]:
-    """The corrections of WordNet behind ImageNet's tree: synset -> its only hypernym (PROTOCOLS §3)."""
+    """The corrections of WordNet behind ImageNet's tree: synset -> its only hypernym."""
     return dict(_wordnet_facts()["corrections"])
 
 

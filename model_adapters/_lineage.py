@@ -14,7 +14,7 @@ from torch import Tensor
 from hierbench.contracts import Fit, Geometry, ModelCard
 from hierbench.data.fetch import sha256
 from hierbench.data.images import to_square
-from hierbench.errors import CheckpointError, EncodingError, UsageError
+from hierbench.errors import CheckpointError, EncodingError, GeometryError, UsageError
 from hierbench.geometry import Lorentz, Sphere
 from hierbench.model_adapters._foreign import DTYPES, arithmetic
 from hierbench.reference.checkpoint import load_dual_encoder
@@ -96,7 +96,10 @@ def adapt(
         paper=paper,
         notes=_scalars(model),
     )
-    geometry = Lorentz(model.curvature().item()) if model.is_hyperbolic else Sphere()
+    try:
+        geometry = Lorentz(model.curvature().item()) if model.is_hyperbolic else Sphere()
+    except GeometryError as error:
+        raise CheckpointError(f"checkpoint {source}: {error}") from error
     return LineageAdapter(card, geometry, model, keep_end)
 
 

@@ -20,7 +20,7 @@ def load(
 ) -> _lineage.LineageAdapter:
     """`checkpoint` is a .pth, .pt or .safetensors file in UNCHA's layout. Raises CheckpointError, UsageError.
 
-    `keep_end=False` loses the end token of over-long captions, as the released code does (PROTOCOLS §8.10).
+    `keep_end=False` loses the end token of over-long captions, as the released code does.
     """
     return _lineage.load(
         "uncha", "uncha", checkpoint, name=name, device=device, dtype=dtype, paper=PAPER, keep_end=keep_end

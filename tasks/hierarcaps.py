@@ -1,4 +1,4 @@
-"""HierarCaps retrieval as published: a chain of captions found by widening the radius (PROTOCOLS §5)."""
+"""HierarCaps retrieval as published: a chain of captions found by widening the radius."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class HierarCaps:
             headline="d_corr",
             fit=self.fit,
             protocol=self.protocol,
-            source="HierarCaps (Alper and Averbuch-Elor, 2024) evaluator; PROTOCOLS §5",
+            source="HierarCaps (Alper and Averbuch-Elor, 2024) evaluator",
         )
 
     def inapplicable(self, geometry: Geometry) -> str | None:

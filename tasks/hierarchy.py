@@ -1,4 +1,4 @@
-"""How far off zero-shot predictions are in the WordNet tree of their classes (PROTOCOLS §3)."""
+"""How far off zero-shot predictions are in the WordNet tree of their classes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Hierarchy:
             headline="tie",
             fit=self.fit,
             protocol=self.protocol,
-            source="HyCoCLIP evaluator; PROTOCOLS §3",
+            source="HyCoCLIP evaluator",
         )
 
     def inapplicable(self, geometry: Geometry) -> str | None:

@@ -1,7 +1,7 @@
 """PEP, the probabilistic entailment protocol of ARGENT (§5): do entailment scores tell true pairs from false?
 
 The paper leaves its list of pairs to a supplement that is not public. The lists below are this project's
-reading (PROTOCOLS §4). They alone say which pairs count; PAIRS_VERSION rises when they change.
+reading. They alone say which pairs count; PAIRS_VERSION rises when they change.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Pep:
             headline="auc",
             fit=self.fit,
             protocol=self.protocol,
-            source="ARGENT §5; pair list of PROTOCOLS §4",
+            source="ARGENT §5; pair list: our reading",
         )
 
     def inapplicable(self, geometry: Geometry) -> str | None:

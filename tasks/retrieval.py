@@ -1,4 +1,4 @@
-"""Image-text retrieval in both directions (PROTOCOLS §2)."""
+"""Image-text retrieval in both directions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Retrieval:
             headline="t2i_r5",
             fit=Fit.SQUEEZE,
             protocol=self.protocol,
-            source="MERU, HyCoCLIP, UNCHA evaluators; PROTOCOLS §2",
+            source="MERU, HyCoCLIP, UNCHA evaluators",
         )
 
     def inapplicable(self, geometry: Geometry) -> str | None:

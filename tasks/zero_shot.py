@@ -1,4 +1,4 @@
-"""Zero-shot classification (PROTOCOLS §1): each image goes to the class whose prompts are nearest."""
+"""Zero-shot classification: each image goes to the class whose prompts are nearest."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ZeroShot:
             headline="mean_per_class",
             fit=self.fit,
             protocol=self.protocol,
-            source="MERU, HyCoCLIP, UNCHA evaluators; PROTOCOLS §1",
+            source="MERU, HyCoCLIP, UNCHA evaluators",
         )
 
     def inapplicable(self, geometry: Geometry) -> str | None:

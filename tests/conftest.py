@@ -12,7 +12,9 @@ ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
 SHARED = ROOT.parent / "shared"
 
-torch.set_num_threads(1)  # the models of tests are tiny: handing their work to threads costs more than it saves
+torch.set_num_threads(
+    1
+)  # the models of tests are tiny: handing their work to threads costs more than it saves
 
 
 def pytest_collection_modifyitems(items):
@@ -98,7 +100,7 @@ def _kept_buffer(key, shape, buffers):
         return torch.tensor(buffers[key]).reshape(shape)
     if key == "textual.attn_mask":
         return torch.full(shape, float("-inf")).triu(1)
-    width = shape[-1]  # visual.pos_embed: fixed 2-D sine-cosine positions, PROTOCOLS §7
+    width = shape[-1]  # visual.pos_embed: fixed 2-D sine-cosine positions
     side = int((shape[1] - 1) ** 0.5)
     omega = 10000 ** (-torch.arange(width // 4, dtype=torch.float64) / (width / 4))
     i, j = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")

@@ -51,15 +51,6 @@ class Layer(nn.Module):
 LAYER = Layer()
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Tiny tensors are slower with more."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def test_the_unspoilt_one_conforms():
     assert check_adapter(Wrapped()) == []
 

@@ -8,7 +8,6 @@ import math
 import re
 
 import pytest
-import torch
 
 from hierbench import registry
 from hierbench.conformance import check_adapter
@@ -25,15 +24,6 @@ from hierbench.registry import load_model
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)?")
 FAMILIES, CATALOG, TASKS = registry.families(), registry.catalog(), registry.task_factories()
 SUITES, MANIFESTS, LAYOUTS = registry.suites(), all_manifests(), layouts()
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Tiny models are slower with more."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_something_is_registered_everywhere():

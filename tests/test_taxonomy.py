@@ -10,7 +10,7 @@ from hierbench.data.manifests import load_manifest
 from hierbench.errors import DataError, UnknownNameError
 from hierbench.taxonomy import Taxonomy
 
-RELEASED = "eafbea43fd75cd838d5e087c50723775a5921094b7363ceba4e316057b959ac9"  # PROTOCOLS §3
+RELEASED = "eafbea43fd75cd838d5e087c50723775a5921094b7363ceba4e316057b959ac9"
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from hierbench.errors import UsageError
 
 
 def uncertainty(geometry: Geometry, points: Tensor) -> Tensor:
-    """u = log(1 + exp(−‖x̃‖)), x̃ the space components; (N, D) -> (N,), in (0, log 2] (UNCHA; PROTOCOLS §8.6, §9).
+    """u = log(1 + exp(−‖x̃‖)), x̃ the space components; (N, D) -> (N,), in (0, log 2] (UNCHA).
 
     Raises UsageError for a geometry in which all points have the same norm.
     """

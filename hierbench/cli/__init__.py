@@ -111,7 +111,9 @@ def _run(words: Sequence[str], debug: bool) -> int:
         return status if isinstance(status, int) else 0
     except (BrokenPipeError, SystemExit) as stop:
         if isinstance(stop, SystemExit) and not isinstance(stop.__context__, BrokenPipeError):
-            raise
+            return _fail(
+                f"error: an adapter or a library ended the program (sys.exit({stop.code!r}))", 2, debug
+            )
         os.dup2(
             os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno()
         )  # or Python complains when it exits
@@ -122,7 +124,8 @@ def _run(words: Sequence[str], debug: bool) -> int:
         return _fail(f"interrupted: {stop}", 130, debug)
     except _OptionProblem as problem:
         command = problem.ctx.command_path if problem.ctx else "hierbench"
-        return _fail(f"error: {problem.format_message()} (see {command} --help)", 2, debug)
+        message = problem.format_message().replace("Value error, ", "")  # pydantic's word
+        return _fail(f"error: {message} (see {command} --help)", 2, debug)
     except HierbenchError as error:
         return _fail(f"error: {error}", 2, debug)
     except Exception as error:  # a mistake of ours, not of the person at the terminal

@@ -19,7 +19,9 @@ def grit_prepare(
         typer.Argument(metavar="RAW...", help="GRIT's tars from img2dataset: files, folders, globs, ranges."),
     ],
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FOLDER", help="Where the shards go.")],
-    workers: Annotated[int, typer.Option(metavar="N", min=1, help="Processes (default: one a core).")] = 0,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes (default: one a core).")
+    ] = None,
     max_boxes: Annotated[
         int | None, typer.Option(metavar="K", min=1, help="Keep at most K boxes an image, the best scored.")
     ] = None,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -177,7 +178,8 @@ def _run(arguments: dict, as_json: bool, first_steps: bool) -> int:
     out = arguments["out"]
     fresh = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
-        found = runner.run(**arguments)
+        with _stdout_for_results():
+            found = runner.run(**arguments)
     except HierbenchError:
         for folder in fresh:
             with suppress(OSError):  # nothing was done: leave no empty folders
@@ -198,6 +200,11 @@ def _run(arguments: dict, as_json: bool, first_steps: bool) -> int:
     if first_steps and not as_json:
         say(_next_steps())
     return status
+
+
+def _stdout_for_results():
+    """What adapters and libraries print goes to stderr meanwhile: stdout is for the table or the document."""
+    return redirect_stdout(sys.stderr)
 
 
 def show_results(out: Path) -> None:
@@ -235,7 +242,8 @@ def _plan(arguments: dict, as_json: bool) -> int:
     """Print what a run would do; nothing is written."""
     from hierbench import runner
 
-    planned = runner.plan(**arguments)
+    with _stdout_for_results():
+        planned = runner.plan(**arguments)
     if as_json:
         print_json({"out": str(arguments["out"]), "plan": [asdict(entry) for entry in planned]})
         return 0

@@ -25,7 +25,7 @@ from hierbench.miniature.vocabulary import BACKGROUNDS, COLOURS, KINDS
 from hierbench.registry import lookup
 
 PROTOCOLS = ("released", "corrected")
-"""`released` is what the released evaluators do, errors included; `corrected` mends them (PROTOCOLS §8)."""
+"""`released` is what the released evaluators do, errors included; `corrected` mends them."""
 
 REGIMES = ("default", "photo")
 """Prompts: the dataset's own templates, or `PHOTO` alone."""
@@ -140,7 +140,7 @@ class Manifest(_Strict):
 
 
 def names_hash(names: Iterable[str]) -> str:
-    """First 16 hex digits of SHA-256 over the names in label order joined by newlines (PROTOCOLS §1)."""
+    """First 16 hex digits of SHA-256 over the names in label order joined by newlines."""
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
 
 
@@ -172,7 +172,7 @@ def load_manifest_file(path: str | Path) -> Manifest:
         raise DataError(f"manifest {path}{place}: {getattr(error, 'problem', None) or 'not YAML'}") from error
     if not isinstance(fields, dict):
         raise DataError(
-            f"manifest {path}: expected fields (title, reader, tasks, …), found {type(fields).__name__}"
+            f"manifest {path}: expected fields (title, reader, tasks, …), found {'nothing' if fields is None else type(fields).__name__}"
         )
     try:
         return Manifest.model_validate({"name": path.stem, **fields})
@@ -222,6 +222,8 @@ def _first(error: ValidationError) -> str:
     problem, *others = error.errors()
     where = ".".join(str(part) for part in problem["loc"])
     what = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "extra_forbidden":
+        what = "there is no such field"
     return (f"{where}: " if where else "") + what + (f" (and {len(others)} more)" if others else "")
 
 

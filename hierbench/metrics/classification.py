@@ -1,4 +1,4 @@
-"""Zero-shot classification: predictions by similarity, mean per-class and top-1 accuracy (PROTOCOLS §1)."""
+"""Zero-shot classification: predictions by similarity, mean per-class and top-1 accuracy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How well scores tell true pairs from false ones: AUC-ROC, average precision, ties (PROTOCOLS §4)."""
+"""How well scores tell true pairs from false ones: AUC-ROC, average precision, ties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far wrong predictions are in a tree of classes (PROTOCOLS §3; released in the HyCoCLIP evaluators)."""
+"""How far wrong predictions are in a tree of classes (as in HyCoCLIP's evaluator)."""
 
 from __future__ import annotations
 

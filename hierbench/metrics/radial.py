@@ -1,4 +1,4 @@
-"""HierarCaps retrieval along the radius (HierarCaps, Alper and Averbuch-Elor 2024; PROTOCOLS §5)."""
+"""HierarCaps retrieval along the radius (HierarCaps, Alper and Averbuch-Elor 2024)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Image-text retrieval: ranks by counting what is ahead, recall@k (PROTOCOLS §2)."""
+"""Image-text retrieval: ranks by counting what is ahead, recall@k."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ sizes are the files of `configs/`. A mapping may name one under `extends` and ch
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from importlib import resources
 from pathlib import Path
@@ -78,11 +79,12 @@ def resolve(config: str | Path | Mapping[str, Any], overrides: Sequence[str] = (
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
-        message = (
-            "unknown key"
-            if first["type"] == "extra_forbidden"
-            else first["msg"].removeprefix("Value error, ")
-        )
+        message = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            *section, name = first["loc"]
+            fields = ReferenceConfig.model_fields
+            known = fields[section[0]].annotation.model_fields if section else fields
+            message = f"unknown key, {_hint(str(name), known)}"
         raise UsageError(f"config {key}: {message}") from None
 
 
@@ -101,8 +103,9 @@ def _values(config: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     elif Path(config).suffix in (".yaml", ".yml"):
         values = _read(Path(config))
     else:
+        hint = _hint(str(config), packaged())
         raise UnknownNameError(
-            f"no config {str(config)!r}: known are {', '.join(packaged()[:3])} … or a YAML file"
+            f"no config {str(config)!r}: {hint} (or a .yaml file; `hierbench train --list` prints all)"
         )
     base = values.pop("extends", None)
     return values if base is None else _merged(_values(base), values)
@@ -160,6 +163,11 @@ def _override(values: dict[str, Any], text: str) -> None:
         place[key] = yaml.safe_load(value)
     except (IndexError, TypeError, yaml.YAMLError):
         raise UsageError(f"override {text!r} cannot be set") from None
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known := list(known), n=3, cutoff=0.6)
+    return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known[:20])}"
 
 
 def _stems(folder: str) -> list[str]:

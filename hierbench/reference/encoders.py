@@ -1,6 +1,6 @@
 """The two towers of the lineage: a timm ViT and a causal text transformer, with the released state-dict names.
 
-MERU, HyCoCLIP and UNCHA share them (MERU §4, PROTOCOLS §7): pre-norm, exact GELU, LayerNorm eps 1e-5, images read at
+MERU, HyCoCLIP and UNCHA share them (MERU §4): pre-norm, exact GELU, LayerNorm eps 1e-5, images read at
 a class token with fixed 2-D sine-cosine positions, texts at their end token.
 """
 
@@ -13,6 +13,8 @@ from collections.abc import Sequence
 import timm
 import torch
 import torch.nn.functional as F
+from timm.models.vision_transformer import Attention as VisionAttention
+from timm.models.vision_transformer import Block as VisionBlock
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
@@ -58,11 +60,41 @@ def vision_tower(
         tower.pos_embed = nn.Parameter(
             torch.cat([prefix, positions])[None].to(tower.pos_embed.device), requires_grad=False
         )
+    if _is_plain(tower.blocks[-1]):
+        tower.blocks[-1].__class__ = ClassTokenBlock  # the same weights under the same names
     return tower
 
 
+class ClassTokenBlock(VisionBlock):
+    """The last layer of a tower, for the class token alone: (B, N, W) -> (B, 1, W). Nothing else of it is read."""
+
+    def forward(self, x: Tensor, attn_mask: None = None, is_causal: bool = False) -> Tensor:
+        """timm's, with one query an image: no other row of the attention, the output or the MLP is computed."""
+        x = x[:, :1] + self.drop_path1(self.ls1(self._attend(self.norm1(x))))
+        return x + self.drop_path2(self.ls2(self.mlp(self.norm2(x))))
+
+    def _attend(self, y: Tensor) -> Tensor:
+        attn = self.attn
+        parts = [attn.qkv.out_features // 3, attn.qkv.out_features * 2 // 3]
+        weight = attn.qkv.weight.split(parts)
+        bias = (None, None) if attn.qkv.bias is None else attn.qkv.bias.split(parts)
+        q, kv = F.linear(y[:, :1], weight[0], bias[0]), F.linear(y, weight[1], bias[1])
+        q, k, v = (t.unflatten(-1, (attn.num_heads, -1)).transpose(1, 2) for t in (q, *kv.chunk(2, -1)))
+        drop = attn.attn_drop.p if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=drop)
+        return attn.proj_drop(attn.proj(mixed.transpose(1, 2).flatten(2)))
+
+
+def _is_plain(block: nn.Module) -> bool:
+    """Whether a layer is one that `ClassTokenBlock` knows; timm's ViTs have some of other kinds."""
+    if type(block) is not VisionBlock or type(block.attn) is not VisionAttention:
+        return False
+    extras = [getattr(block.attn, name, None) for name in ("q_norm", "k_norm", "norm", "gate")]
+    return all(extra is None or isinstance(extra, nn.Identity) for extra in extras)
+
+
 def sine_cosine_positions(rows: int, columns: int, width: int) -> Tensor:
-    """(rows · columns, width) positions of a grid, row by row: [sin iω, cos iω, sin jω, cos jω] (PROTOCOLS §7).
+    """(rows · columns, width) positions of a grid, row by row: [sin iω, cos iω, sin jω, cos jω].
 
     ω_m = 10000^(−m / (width / 4)).
     """

@@ -16,7 +16,7 @@ def tokenize(texts: Iterable[str], *, context: int = CONTEXT, keep_end: bool = T
     """Strings -> token ids, START … END, at most `context` a text.
 
     Over-long texts lose their last words and keep the END token. `keep_end=False` gives what UNCHA's released code
-    does (PROTOCOLS §8.10): the first `context` tokens stay and END is lost, so that the feature is read at START.
+    does: the first `context` tokens stay and END is lost, so that the feature is read at START.
     """
     return [_fit(_tokens(text), context, keep_end) for text in texts]
 

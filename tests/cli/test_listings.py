@@ -86,7 +86,7 @@ def test_errata(hierbench):
 
 def test_every_erratum_is_complete():
     assert len({erratum.id for erratum in errata()}) == len(errata())
-    assert sum(erratum.mended for erratum in errata()) == 3  # PROTOCOLS: corrected mends items 1, 2 and 10
+    assert sum(erratum.mended for erratum in errata()) == 3  # items 1, 2 and 10
     for erratum in errata():
         for prose in (
             erratum.title,

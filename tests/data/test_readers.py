@@ -461,6 +461,6 @@ def test_real_hierarcaps(shared_data):
     data = opened("hierarcaps", shared_data / "hierarcaps")
     assert len(data.sample_ids) == len(data.images.ids) == 1000
     strings = [caption for levels in data.captions for caption in levels]
-    assert (len(strings), len(set(strings))) == (4000, 3132)  # PROTOCOLS §4
+    assert (len(strings), len(set(strings))) == (4000, 3132)
     assert data.captions[1][:3] == ("bird", "blue bird", "blue bird sitting on top of branch")
     assert data.images.ids[data.owner[1]] == "COCO_val2014_000000100489.jpg"

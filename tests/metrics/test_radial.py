@@ -45,7 +45,7 @@ def case(seed, images=6, samples=9, width=8, words=14):
 
 
 def naive(geometry, image, caption, owner, texts, root, steps):
-    """PROTOCOLS §5, one image and one threshold at a time."""
+    """One image and one threshold at a time."""
     image, caption, root = (geometry.lift(torch.from_numpy(x)) for x in (image, caption, root))
     radius = geometry.radius(caption.reshape(-1, caption.shape[-1]), root=root).tolist()
     flat = [text for chain in texts for text in chain]

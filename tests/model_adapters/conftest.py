@@ -13,15 +13,6 @@ TINY_OPEN_CLIP = {
 }
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Tiny models are slower with more."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
 def tiny_open_clip(monkeypatch, tmp_path):
     """(name of a tiny architecture that open_clip knows during the test, a file of its weights)."""

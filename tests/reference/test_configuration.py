@@ -43,7 +43,7 @@ def test_every_family_comes_in_every_size_and_setting():
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_published_recipe(family):
-    """PROTOCOLS §7."""
+    """The published recipes."""
     config = resolve(f"{family}/vit-b")
     train, data = config.train, config.data
     assert (train.batch_size, train.steps, train.warmup_steps) == (768, 500_000, 4000)

@@ -1,12 +1,14 @@
 """The towers: shapes, heads, positions."""
 
 import math
+from copy import deepcopy
 
 import pytest
 import torch
 
 from hierbench.errors import UsageError
 from hierbench.reference.encoders import (
+    ClassTokenBlock,
     image_heads,
     sine_cosine_positions,
     text_heads,
@@ -59,6 +61,32 @@ def test_any_vit_of_timm_in_any_size():
         assert vision_tower("vit_small_patch16_rope_224").pos_embed is None
 
 
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "vit_base_patch32_clip_224"])
+def test_the_last_layer_for_the_class_token_alone_is_timms(name):
+    torch.manual_seed(0)
+    tower = vision_tower(name, image_size=64, embed_dim=64, depth=2, patch_size=16)
+    whole = deepcopy(tower)
+    whole.blocks[-1].__class__ = type(whole.blocks[0])
+    assert type(tower.blocks[-1]) is ClassTokenBlock
+    assert tower.state_dict().keys() == whole.state_dict().keys()
+    pixels = torch.randn(3, 3, 64, 64)
+    features = tower(pixels)
+    torch.testing.assert_close(features, whole(pixels), rtol=1e-5, atol=1e-5)
+    features.square().sum().backward()
+    whole(pixels).square().sum().backward()
+    for (key, ours), theirs in zip(tower.named_parameters(), whole.parameters(), strict=True):
+        if ours.requires_grad:
+            torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-4, msg=key)
+
+
+def test_layers_of_other_kinds_stay_timms():
+    with torch.device("meta"):
+        for name in ("vit_medium_patch16_gap_256", "vit_small_patch16_rope_224", "vit_base_patch16_rpn_224"):
+            tower = vision_tower(name)
+            plain = type(tower.blocks[-1]) is ClassTokenBlock
+            assert plain == (type(tower.blocks[0]).__name__ == "Block"), name
+
+
 def test_names_that_are_no_towers():
     with pytest.raises(UsageError, match="no ViT 'resnet50' in timm"):
         vision_tower("resnet50")
@@ -69,7 +97,7 @@ def test_names_that_are_no_towers():
 
 
 def test_positions_are_sines_and_cosines_of_row_and_column():
-    """PROTOCOLS §7: ω_m = 10000^(−m / (W/4)); columns [sin iω, cos iω, sin jω, cos jω]."""
+    """ω_m = 10000^(−m / (W/4)); columns [sin iω, cos iω, sin jω, cos jω]."""
     positions = sine_cosine_positions(3, 5, 8)
     assert positions.shape == (15, 8)
     i, j, omega = 2, 3, (1, 10_000**-0.5)

@@ -14,14 +14,6 @@ WORDS = st.lists(st.integers(0, 5), max_size=CONTEXT - 2)
 CAPTIONS = st.lists(WORDS.map(lambda words: [START, *words, END]), min_size=1, max_size=12)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def tower():
     """A two-head tower in float64 whose attention is far from uniform."""

@@ -55,7 +55,7 @@ def test_over_long_texts_keep_the_end_token(open_clip_tokenizer):
 
 
 def test_unchas_released_truncation_loses_the_end_token():
-    """PROTOCOLS §8.10."""
+    """Erratum 10."""
     (ids,) = tokenize([LONG], keep_end=False)
     assert len(ids) == CONTEXT
     assert END not in ids

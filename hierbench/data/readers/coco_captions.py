@@ -57,7 +57,9 @@ def read(manifest: Manifest, folder: Path) -> Retrieval:
             raise DataError(f"{where}: the caption of annotation {annotation['id']} is empty")
     described = {annotation["image_id"] for annotation in annotations}
     if bare := [image["file_name"] for image in images if image["id"] not in described]:
-        raise DataError(f"{where}: {len(bare)} images have no caption: {first_few(bare)}")
+        raise DataError(
+            f"{where}: images without caption: {first_few(bare)}: add captions or remove the images"
+        )
 
     pictures = first_there(folder, manifest.layout.images)
     if pictures is None:
@@ -87,4 +89,4 @@ def _entries(content: Any, key: str, fields: dict[str, Any], where: str) -> list
 def _unique(values: list[Any], what: str, where: str) -> None:
     repeated = [str(value) for value, count in Counter(values).items() if count > 1]
     if repeated:
-        raise DataError(f"{where}: repeated {what} {first_few(repeated)}")
+        raise DataError(f"{where}: repeated {what} {first_few(repeated)}: remove one of each")

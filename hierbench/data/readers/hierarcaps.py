@@ -37,7 +37,9 @@ def read(manifest: Manifest, folder: Path, locations: Locations) -> CaptionChain
     for number, row in rows:
         where = f"captions file {path}, row {number}"
         if row["id"] in first_row:
-            raise DataError(f"{where}: the id {row['id']!r} stands in row {first_row[row['id']]} already")
+            raise DataError(
+                f"{where}: the id {row['id']!r} stands in row {first_row[row['id']]} already: remove one"
+            )
         first_row[row["id"]] = number
         levels = tuple(row["captions"].split(ARROW))
         if len(levels) != LEVELS or not all(level.strip() for level in levels):

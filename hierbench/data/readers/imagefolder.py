@@ -30,7 +30,8 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Class
     folders = sorted(entry.name for entry in _scan(root) if entry.is_dir())
     if not folders:
         raise DataError(
-            f"dataset {manifest.name}: {root} has no class folders such as {manifest.class_ids[0]}/"
+            f"dataset {manifest.name}: {root} has no class folders such as {manifest.class_ids[0]}/: "
+            "give the folder that holds them"
         )
     if unknown := [name for name in folders if name not in label_of]:
         raise DataError(
@@ -41,7 +42,9 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Class
         (f"{name}/{inside}", label_of[name]) for name in folders for inside in _images(f"{root}/{name}")
     )
     if not found:
-        raise DataError(f"dataset {manifest.name}: no images in the class folders of {root}")
+        raise DataError(
+            f"dataset {manifest.name}: no images in the class folders of {root}: give the folder of the images"
+        )
     ids = tuple(image_id for image_id, _ in found)
     check_unicode(ids, f"dataset {manifest.name}: the file name")
     return Classification(

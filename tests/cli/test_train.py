@@ -1,0 +1,95 @@
+"""`hierbench train`: what it refuses, and what a run leaves behind."""
+
+import json
+
+import pytest
+import torch
+import yaml
+
+import hierbench as package
+from hierbench.reference.configuration import resolve
+
+TINY = [
+    "model.vision_sizes.embed_dim=64",
+    "model.vision_sizes.depth=1",
+    "model.vision_sizes.patch_size=16",
+    "model.text=L1_W64",
+    "model.embed_dim=32",
+    "train.batch_size=4",
+    "train.warmup_steps=1",
+    "train.steps=2",
+    "train.log_every=1",
+    "data.workers=0",
+]
+
+
+def test_the_packaged_configs_are_listed(hierbench):
+    done = hierbench("train", "--list")
+    assert (done.status, done.err) == (0, "")
+    listed = done.out.splitlines()
+    assert {"hycoclip/vit-b", "cc3m/argent/vit-s", "miniature/uncha"} <= set(listed)
+    for name in listed:
+        resolve(name)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ([], "name a config: `hierbench train --list` prints the packaged ones"),
+        (["miniature/argnet"], "no config 'miniature/argnet': did you mean miniature/argent"),
+        (["hycoclip/vit_b"], "did you mean hycoclip/vit-b"),
+        (["something"], "no config 'something': known: argent/vit-b, "),
+        (["mine.yaml"], "config mine.yaml cannot be read: No such file or directory"),
+        (["miniature/clip", "train.stepz=3"], "config train.stepz: unknown key, did you mean steps"),
+        (["miniature/clip", "trian.steps=3"], "config trian: unknown key, did you mean train?"),
+        (["miniature/clip", "model.depth=3"], "config model.depth: unknown key, known: layout, vision, "),
+        (["miniature/clip", "train.steps"], "override 'train.steps' is not of the form key=value"),
+        (["miniature/clip", "train.steps=many"], "config train.steps: Input should be a valid integer"),
+        (["miniature/clip", "family.name=x"], "override 'family.name=x': family is no section of the config"),
+        (["miniature/clip", "model.vision=vit_huge"], "no ViT 'vit_huge' in timm"),
+        (["miniature/clip", "--resume"], "--resume needs --out DIR, the folder of the run to go on with"),
+        (["miniature/clip", "--resume", "--out", "empty"], "nothing to resume in empty"),
+        (["hycoclip/vit-s", "data.shards=nowhere"], "no tar shards match nowhere"),
+    ],
+)
+def test_what_it_refuses_it_refuses_in_one_line(hierbench, tmp_path, words, line):
+    done = hierbench("train", *words, "--device", "cpu")
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("hierbench: error: ")
+    assert done.err.count("\n") == 1
+    assert line in done.err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+def test_cuda_where_there_is_none(hierbench, tmp_path):
+    done = hierbench("train", "miniature/clip", "--device", "cuda", "--out", "run")
+    assert (done.status, done.out) == (2, "")
+    assert "no CUDA device here" in done.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_and_its_model(hierbench, tmp_path):
+    done = hierbench("train", "miniature/hycoclip", *TINY, "--out", "run", "--device", "cpu")
+    assert (done.status, done.out) == (0, "run/model.safetensors\n")
+    assert "hierbench run --family hycoclip --checkpoint run/model.safetensors" in done.err
+    run = tmp_path / "run"
+    recorded = yaml.safe_load((run / "config.yaml").read_text())
+    assert (recorded["family"], recorded["train"]["steps"], recorded["model"]["text"]) == (
+        "hycoclip",
+        2,
+        "L1_W64",
+    )
+    logged = [json.loads(line) for line in (run / "train.jsonl").read_text().splitlines()]
+    assert [figures["step"] for figures in logged] == [0, 1]
+    assert {"loss", "contrastive_loss", "entailment_loss", "curv", "gradient_norm", "learning_rate"} <= {
+        *logged[0]
+    }
+    adapter = package.load_model("hycoclip", run / "model.safetensors")
+    assert adapter.card.image_size == 64
+    assert adapter.encode_texts(["a red dog", "a dog"]).shape == (2, 32)
+
+    again = hierbench("train", "miniature/hycoclip", *TINY, "--out", "run", "--device", "cpu")
+    assert (again.status, again.out) == (2, "")
+    assert "run holds a run already: add --resume to go on with it, or choose another --out" in again.err
+    resumed = hierbench("train", "miniature/hycoclip", *TINY, "--out", "run", "--device", "cpu", "--resume")
+    assert (resumed.status, resumed.out) == (0, "run/model.safetensors\n")
