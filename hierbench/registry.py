@@ -187,19 +187,21 @@ def load_model(
 
 def _load(family: str, checkpoint: str | None, **options: Any) -> ModelAdapter:
     """What a family's `load` returns; where the family is not ours, what goes wrong in it is told as its mistake."""
-    load, target = family_loader(family), families()[family].target
-    if target.startswith("hierbench.model_adapters."):
+    load = family_loader(family)
+    if getattr(load, "__module__", "").startswith("hierbench.model_adapters."):
         return load(checkpoint, **options)
     try:
         adapter = load(checkpoint, **options)
     except HierbenchError:
         raise
     except (Exception, SystemExit) as error:
-        raise UsageError(f"adapter {target}: load() failed: {_reason(error)}; --debug shows where") from error
+        raise UsageError(
+            f"adapter {family}: load() failed: {_reason(error)}; alone and with --debug it shows where"
+        ) from error
     parts = ("card", "geometry", "preprocess", "encode_images", "encode_texts")
     if missing := [part for part in parts if not hasattr(adapter, part)]:
         raise UsageError(
-            f"adapter {target}: load() returned {type(adapter).__name__}, which is no model adapter: "
+            f"adapter {family}: load() returned {type(adapter).__name__}, which is no model adapter: "
             f"it has no {', '.join(missing)}"
         )
     return adapter

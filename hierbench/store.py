@@ -72,8 +72,9 @@ class EmbeddingStore:
     def prune(self, *, older_than: float | None = None, max_bytes: int | None = None) -> Pruned:
         """Delete what is not needed; says how much that was.
 
-        That is: sections whose section.json is damaged, sections not used for `older_than` seconds, then the least recently used ones until the store
-        is no larger than `max_bytes`, damaged shards, and temporary files of killed processes.
+        That is: sections whose section.json is damaged, sections not used for `older_than` seconds, then the least
+        recently used ones until the store is no larger than `max_bytes`, damaged shards, and temporary files of
+        killed processes.
         """
         now = time.time()
         removed = [

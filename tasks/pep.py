@@ -134,10 +134,10 @@ class Pep:
 
     def inapplicable(self, geometry: Geometry) -> str | None:
         if self.radial and geometry.has_cones:
-            return f"has entailment cones: see {self.name.replace('-radial', '')}"
+            return f"the model has entailment cones: see {self.name.replace('-radial', '')}"
         if not self.radial and not geometry.has_cones:
             base, slash, world = self.name.partition("/")
-            return f"no entailment cone: see {base}-radial{slash}{world}"
+            return f"the model has no entailment cones: see {base}-radial{slash}{world}"
         return None
 
     def requests(self, dataset: CaptionChains) -> EmbeddingRequests:

@@ -137,7 +137,15 @@ def test_a_users_file_cannot_take_a_name_that_exists(adapter_file, stem):
 @pytest.mark.parametrize(
     ("text", "stem", "message"),
     [
-        ("def load(:", "mine", "cannot be read as Python"),
+        ("def load(:", "mine", r"cannot be read as Python.*mine\.py, line 1"),
+        ("import sys\nsys.exit(3)", "mine", "does not import: SystemExit: 3"),
+        ("def load(checkpoint): pass", "mine", r"load\(\) failed: TypeError"),
+        ("def load(checkpoint, **options): 1 / 0", "mine", r"load\(\) failed: ZeroDivisionError.*--debug"),
+        (
+            "def load(checkpoint, **options): pass",
+            "mine",
+            "returned NoneType, which is no model adapter.*card",
+        ),
         (ADAPTER, "two words", "is no name for a model family"),
         ("import nothing_of_this_name", "mine", "does not import: ModuleNotFoundError"),
         ("1 / 0", "mine", "does not import: ZeroDivisionError"),

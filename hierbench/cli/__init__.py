@@ -7,6 +7,7 @@ Exit status: 0 done, 1 a task failed, 2 wrong input, 130 interrupted, 141 nobody
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -94,8 +95,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = ["--debug"] * debug + [
         word for word in words if word != "--debug"
     ]  # before the command, for typer
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+    for name in ("stdout", "stderr"):
+        if (stream := getattr(sys, name)) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for as long as we run
+        elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without arrows prints a question mark
     with _log_to_stderr(debug):
         sys.exit(_run(words or ["--help"], debug))
@@ -129,6 +132,8 @@ def _run(words: Sequence[str], debug: bool) -> int:
     except HierbenchError as error:
         return _fail(f"error: {error}", 2, debug)
     except Exception as error:  # a mistake of ours, not of the person at the terminal
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return _fail(f"error: {error.strerror}: free some, or write to another disk", 2, debug)
         hint = "" if debug else "; --debug shows where, please report it"
         return _fail(f"internal error: {type(error).__name__}: {error}{hint}", 2, debug)
 

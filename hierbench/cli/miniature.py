@@ -14,12 +14,12 @@ app = sub_app("The built-in world of drawn scenes.")
 
 @app.command()
 def show(
-    count: Annotated[int, typer.Argument(metavar="N", help="How many scenes.")] = 20,
+    count: Annotated[int, typer.Argument(metavar="N", min=1, help="How many scenes.")] = 20,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="Where to: a PNG file.")] = Path(
         "grid.png"
     ),
     split: Annotated[str, typer.Option(help="train, test or pool.")] = "test",
-    start: Annotated[int, typer.Option(help="The first scene's number.")] = 0,
+    start: Annotated[int, typer.Option(min=0, help="The first scene's number.")] = 0,
 ) -> None:
     """Draw sample scenes with their captions, from general to full, into one picture."""
     from hierbench.miniature.grid import save_grid

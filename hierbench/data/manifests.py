@@ -171,9 +171,8 @@ def load_manifest_file(path: str | Path) -> Manifest:
         place = f", line {mark.line + 1}" if mark else ""
         raise DataError(f"manifest {path}{place}: {getattr(error, 'problem', None) or 'not YAML'}") from error
     if not isinstance(fields, dict):
-        raise DataError(
-            f"manifest {path}: expected fields (title, reader, tasks, …), found {'nothing' if fields is None else type(fields).__name__}"
-        )
+        found = "nothing" if fields is None else type(fields).__name__
+        raise DataError(f"manifest {path}: expected fields (title, reader, tasks, …), found {found}")
     try:
         return Manifest.model_validate({"name": path.stem, **fields})
     except ValidationError as error:

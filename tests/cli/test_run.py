@@ -1,6 +1,7 @@
 """`hierbench run`: what it asks the engine for, what it prints and writes, and every mistake a person can type."""
 
 import json
+import sys
 
 import pytest
 
@@ -81,6 +82,29 @@ def test_json_is_one_document(hierbench, engine):
     assert document["out"] == "here"
     assert [r["task"] for r in document["results"]] == ["zero-shot/imagenet", "retrieval/coco"]
     assert document["table"]["rows"][0]["cells"]["zero-shot/imagenet:top1"]["value"] == 41.25
+
+
+def test_what_adapters_print_does_not_mix_with_results(hierbench, monkeypatch):
+    def chatty(**asked):
+        print("loading weights …")
+        results.write_record(asked["out"], MEASURED)
+        return Results([MEASURED])
+
+    monkeypatch.setattr("hierbench.runner.run", chatty)
+    done = hierbench("run", "random", "--json")
+    assert json.loads(done.out)["status"] == 0
+    assert "loading weights …" in done.err
+    monkeypatch.setattr("hierbench.runner.plan", lambda **asked: print("loading weights …") or [])
+    done = hierbench("run", "random", "--json", "--dry-run")
+    assert json.loads(done.out)["plan"] == []
+    assert "loading weights …" in done.err
+
+
+def test_an_adapter_that_ends_the_program_is_told(hierbench, monkeypatch):
+    monkeypatch.setattr("hierbench.runner.run", lambda **asked: sys.exit(3))
+    done = hierbench("run", "random")
+    assert (done.status, done.out) == (2, "")
+    assert "error: an adapter or a library ended the program (sys.exit(3))" in done.err
 
 
 def test_without_arguments_the_built_in_models_run_on_the_built_in_world(hierbench, engine):

@@ -1,5 +1,7 @@
 """How the command line starts and ends: help, version, fast imports, exit statuses, one-line errors."""
 
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -97,7 +99,8 @@ def test_it_runs_as_a_module():
         (["leaderboard", "build"], "Missing argument"),
         (["run", "--limit", "0"], "'--limit'"),
         (["run", "--limit", "x"], "'--limit'"),
-        (["run", "--dtype", "int8"], "'--dtype'"),
+        (["run", "--dtype", "int8"], "'--dtype': 'int8' is not one of 'float32'"),
+        (["miniature", "show", "0"], "'N'"),
         (["run", "--protocol", "mine"], "'--protocol'"),
         (["run", "--out"], "--out"),
     ],
@@ -126,6 +129,22 @@ def test_a_bug_is_one_line_as_well(hierbench, monkeypatch):
     assert done.status == 2
     assert done.err.startswith("hierbench: internal error: ZeroDivisionError: division by zero")
     assert done.err.count("\n") == 1
+
+
+def test_a_full_disk_is_no_bug(hierbench, monkeypatch):
+    def full():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("hierbench.errata.protocols", full)
+    _one_line(hierbench("errata"), "error: No space left on device: free some")
+
+
+def test_without_stdout():
+    program = "from hierbench.cli import main; main(['errata'])"
+    done = subprocess.run(
+        ["sh", "-c", '"$0" -c "$1" >&-', sys.executable, program], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_ctrl_c(hierbench, monkeypatch):

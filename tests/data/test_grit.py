@@ -301,3 +301,14 @@ def test_an_output_folder_that_cannot_be(raw, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="cannot write to"):
         prepare(raw, tmp_path / "file")
+
+
+def test_a_killed_worker(raw, tmp_path, monkeypatch):
+    monkeypatch.setattr(grit, "_prepared", lambda *arguments: os.kill(os.getpid(), 9))
+    with pytest.raises(OutputError, match=r"a worker process was killed .* run again to go on"):
+        prepare(raw, tmp_path / "out", workers=2)
+
+
+def test_two_runs_in_one_folder(raw, tmp_path):
+    with grit._alone(tmp_path / "out"), pytest.raises(OutputError, match="another process is preparing"):
+        prepare(raw, tmp_path / "out")

@@ -129,6 +129,15 @@ def test_an_adapter_that_cannot_preprocess_is_named(fakes, things, workers):
     assert "Traceback" in caught.value.__notes__[0]
 
 
+def test_an_encoder_that_fails_is_named(fakes, things):
+    adapter = fakes.Adapter()
+    adapter.encode_images = adapter.encode_texts = lambda batch: 1 / 0
+    for requests, what in (((things.images.ids, ()), "images"), (((), TEXTS), "texts")):
+        said = f"{adapter.card.name}: encode_{what} failed: ZeroDivisionError: division by zero"
+        with pytest.raises(EncodingError, match=said):
+            embed(adapter, things, EmbeddingRequests(*requests), Fit.CROP)
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_embeddings_that_are_not_finite_are_named(fakes, things, value):
     def poisoned(encode, where):

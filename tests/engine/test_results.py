@@ -121,11 +121,41 @@ def test_damaged_records_are_named(tmp_path, text, reason):
     assert "\n" not in str(caught.value)
 
 
-def test_a_record_with_a_mangled_figure_is_damaged(tmp_path):
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        (
+            "metrics",
+            {"auc": {"value": 1, "lower": 0, "high": 2}},
+            "its figure auc is not value, low and high",
+        ),
+        ("metrics", {"auc": {"value": "1", "low": 0, "high": 2}}, "its figure auc"),
+        ("metrics", {"auc": 1}, "its figure auc"),
+        ("metrics", [1], "cannot be used"),
+        ("model", 5, "its model is not text"),
+        ("provenance", None, "its provenance is not a mapping"),
+    ],
+)
+def test_a_record_with_a_mangled_entry_is_damaged(tmp_path, field, value, reason):
     path = write_record(tmp_path, record())
-    path.write_text(path.read_text().replace('"low"', '"lower"'))
-    with pytest.raises(OutputError, match="cannot be used"):
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    with pytest.raises(OutputError, match=reason):
         read_results(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[]", '{"models": 5}', '{"tasks": [1]}', '{"layout": [5]}', "{"])
+def test_a_damaged_plan_is_named(tmp_path, text):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(OutputError, match=r"run\.json is damaged.*delete it"):
+        results.read_run(tmp_path)
+
+
+def test_damaged_items_are_named(tmp_path):
+    write_record(tmp_path, record(), {"images": {"value": [1.0]}})
+    folder = results.items_path(tmp_path, record().model, record().task)
+    (folder / "images.parquet").write_bytes(b"PAR1")
+    with pytest.raises(OutputError, match=r"images\.parquet is damaged.*--force"):
+        results.read_items(tmp_path, record().model, record().task)
 
 
 def test_older_records_are_migrated_by_schema(monkeypatch):

@@ -318,7 +318,11 @@ def test_a_model_that_fails_to_load_leaves_the_others_alone(fakes, things, loads
     found = run(models, [fakes.Task("a"), fakes.Task("b")], out=tmp_path)
     assert [(r.model, r.status, r.error) for r in found][::2] == [
         ("fake:bad.pth", "failed", "bad.pth is truncated"),
-        ("fake:ugly.pth", "failed", "OSError: disk"),
+        (
+            "fake:ugly.pth",
+            "failed",
+            "adapter fake: load() failed: OSError: disk more; alone and with --debug it shows where",
+        ),
         ("good", "measured", None),
     ]
     assert loads["count"] == ["bad.pth", "ugly.pth", "good.pth"]

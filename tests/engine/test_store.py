@@ -118,6 +118,19 @@ def test_a_damaged_shard_is_ignored_with_a_warning(store, caplog, damage):
     assert "is damaged" in caplog.text
 
 
+@pytest.mark.parametrize("text", ["", "[]", "{}"])
+def test_a_section_that_does_not_say_what_it_is_about_is_pruned(store, caplog, text):
+    ids, labels, features = rows("abc")
+    for kind in ("crop", "text"):
+        store.section(CARD, kind).put(ids, labels, features)
+    (store.section(CARD, "crop").folder / "section.json").write_text(text)
+    assert [section.about["kind"] for section in store.stats()] == ["text"]
+    assert "section.json is damaged" in caplog.text
+    assert store.section(CARD, "crop").get(ids)[1].all()  # its shards are good
+    assert store.prune().sections == 1
+    assert not store.section(CARD, "crop").folder.exists()
+
+
 def test_a_flipped_bit_is_noticed(store, caplog):
     section = store.section(CARD, "crop")
     ids, labels, features = rows([f"n{i}" for i in range(200)])

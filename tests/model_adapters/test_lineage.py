@@ -9,7 +9,7 @@ from PIL import Image
 
 from hierbench.contracts import Fit, ModelAdapter
 from hierbench.data.fetch import sha256
-from hierbench.errors import CheckpointError, EncodingError, HierbenchError, UsageError
+from hierbench.errors import CheckpointError, EncodingError, UsageError
 from hierbench.geometry import Lorentz, Sphere
 from hierbench.model_adapters import _lineage, argent, clip, hycoclip, meru, uncha
 from hierbench.reference.dual_encoder import DualEncoder
@@ -189,8 +189,10 @@ def test_images_of_another_size(small):
 def test_a_curvature_beyond_floats(small):
     with torch.no_grad():
         small.curv.fill_(1000.0)
-    with pytest.raises(HierbenchError, match="curvature"):
-        _lineage.adapt(small, "meru", name="small")
+    with pytest.raises(
+        CheckpointError, match=r"checkpoint small\.pth: curvature must be positive and finite"
+    ):
+        _lineage.adapt(small, "meru", name="small", source="small.pth")
 
 
 @pytest.mark.gpu

@@ -276,12 +276,12 @@ def test_tasks_say_which_geometries_they_are_for():
     for base in ("pep-v1", "pep-uncleaned"):
         plain, radial = registry.task(base), registry.task(f"{base}-radial")
         assert plain.inapplicable(LORENTZ) is None
-        assert plain.inapplicable(SPHERE) == f"no entailment cone: see {base}-radial"
+        assert plain.inapplicable(SPHERE) == f"the model has no entailment cones: see {base}-radial"
         assert radial.inapplicable(SPHERE) is None
-        assert radial.inapplicable(LORENTZ) == f"has entailment cones: see {base}"
+        assert radial.inapplicable(LORENTZ) == f"the model has entailment cones: see {base}"
     assert (
         registry.task("pep-v1/miniature").inapplicable(SPHERE)
-        == "no entailment cone: see pep-v1-radial/miniature"
+        == "the model has no entailment cones: see pep-v1-radial/miniature"
     )
     assert registry.task("pep-v1-radial/miniature").inapplicable(LORENTZ).endswith("see pep-v1/miniature")
     for name in ("zero-shot/imagenet", "hierarchy/imagenet", "retrieval/coco", "hierarcaps"):

@@ -58,7 +58,7 @@ def read(manifest: Manifest, folder: Path) -> Retrieval:
     described = {annotation["image_id"] for annotation in annotations}
     if bare := [image["file_name"] for image in images if image["id"] not in described]:
         raise DataError(
-            f"{where}: images without caption: {first_few(bare)}: add captions or remove the images"
+            f"{where}: {len(bare)} images have no caption: {first_few(bare)}: add captions or remove the images"
         )
 
     pictures = first_there(folder, manifest.layout.images)
