@@ -229,7 +229,11 @@ def test_twenty_steps_equal_ten_a_kill_and_ten(tmp_path):
     straight = train(tiny("hycoclip", *steps), tmp_path / "straight", device="cpu", quiet=True)
     broken = tmp_path / "broken"
     code = KILLED.format(tests=str(Path(__file__).parent), steps=steps, out=str(broken))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+    }  # as many as here, or bits differ
     killed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, timeout=240)
     assert killed.returncode == -9, killed.stderr[-2000:]
     resumed = train(tiny("hycoclip", *steps), broken, device="cpu", resume=True, quiet=True)
