@@ -13,9 +13,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from hierbench.errors import HierbenchError, UsageError
+from hierbench.errors import HierbenchError
 from hierbench.reference.configuration import ReferenceConfig
-from hierbench.reference.training.loop import Processes, train
+from hierbench.reference.training.loop import Processes, pick_device, train
 
 LOST = ("gloo", "peer", "connection", "store", "timed out")
 """Words of the plain RuntimeErrors that gloo raises when another process is gone."""
@@ -30,10 +30,8 @@ def launch(config: ReferenceConfig, out: Path, *, device: str = "auto", resume: 
     if world == 1:
         return train(config, out, device=device, resume=resume)
     rank = int(os.environ["RANK"])
-    cuda = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+    cuda = pick_device(device).type == "cuda"
     if cuda:
-        if not torch.cuda.is_available():
-            raise UsageError(f"device {device}: no CUDA device here, use --device cpu (small models only)")
         device = f"cuda:{os.environ.get('LOCAL_RANK', rank)}"
         torch.cuda.set_device(device)
     with _ending_with_the_others(rank):

@@ -12,7 +12,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,19 +176,16 @@ def train(
     device: str = "auto",
     resume: bool = False,
     processes: Processes | None = None,
-    evaluate: Callable[[Path], Any] | None = None,
     quiet: bool = False,
-    stop_after: int | None = None,
 ) -> Path:
     """Train as `config` says; returns the path of the final `model.safetensors` (released layout).
 
     `out` gets config.yaml, train.jsonl, tensorboard/, checkpoints/ and model.safetensors. `resume` goes on from the
-    newest checkpoint in `out` and gives the weights of an uninterrupted run. `evaluate` is called with the final file.
-    `stop_after` ends early after so many steps in all, with a checkpoint.
+    newest checkpoint in `out` and gives the weights of an uninterrupted run.
     Raises UsageError (device, contradictory or changed config), DataError, OutputError, NonFiniteError.
     """
     processes = processes or Processes()
-    where = _device(device, processes)
+    where = pick_device(device)
     start, restored = _prepare_folder(config, out, resume, processes)
     trainer = Trainer(config, where, processes)
     consumed: dict[int, int] = {}
@@ -214,17 +211,16 @@ def train(
     )
     lead = processes.rank == 0
     logs = Logs(out, steps=settings.steps, start=start, quiet=quiet) if lead else None
-    end = min(settings.steps, stop_after or settings.steps)
     began, at = time.monotonic(), start
     try:
         for number, batch in zip(
-            range(start, end), loader(batches, config.data.workers, where), strict=False
+            range(start, settings.steps), loader(batches, config.data.workers, where), strict=False
         ):
             figures = trainer.step(batch, number)
             consumed[batch.reader] = batch.consumed
             tally.update(batch.skipped)
             done = number + 1
-            if done % settings.log_every == 0 or done == end:
+            if done % settings.log_every == 0 or done == settings.steps:
                 values = {name: float(value) for name, value in figures.items()}  # waits for the device
                 _check_finite(trainer, values["loss"])
                 rate = (done - at) * settings.batch_size / (time.monotonic() - began)
@@ -233,7 +229,7 @@ def train(
                     values["learning_rate"] = trainer.optimiser.param_groups[0]["lr"]
                     counts = {"bad_steps": int(trainer.bad_steps), "skipped": sum(tally.values())}
                     logs.write(number, values | counts, rate)
-            if done % settings.save_every == 0 or done == end:
+            if done % settings.save_every == 0 or done == settings.steps:
                 _save(trainer, out, done, consumed, tally)
     finally:
         if logs:
@@ -242,18 +238,15 @@ def train(
     if lead:
         with replacing(final) as temporary:
             checkpoints.save_weights(temporary, trainer.model.encoder.state_dict())
-        if evaluate:
-            evaluate(final)
     return final
 
 
-def _device(name: str, processes: Processes) -> torch.device:
+def pick_device(name: str) -> torch.device:
+    """`auto` is CUDA where there is one. Raises UsageError for CUDA where there is none."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise UsageError(f"device {name}: no CUDA device here, use --device cpu (small models only)")
-    if name == "cuda" and processes.world > 1:
-        name = f"cuda:{processes.rank % torch.cuda.device_count()}"
     return torch.device(name)
 
 
