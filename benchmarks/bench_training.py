@@ -109,8 +109,8 @@ def our_step(trainer: Trainer) -> Callable[[Samples], Tensor]:
 def miniature_samples(count: int, draw: random.Random) -> Samples:
     samples = [training_sample(index) for index in range(count)]
     images = torch.stack([torch.from_numpy(sample.pixels).permute(2, 0, 1) for sample in samples])
-    captions = [draw.choice(draw.choice(sample.captions)).text for sample in samples]
-    phrases = [draw.choice(draw.choice(sample.parts[0].captions)).text for sample in samples]
+    captions = [draw.choice(sample.captions(draw.randint(1, 4))).text for sample in samples]
+    phrases = [draw.choice(sample.part_captions(0, draw.randint(1, 3))).text for sample in samples]
     return images, captions, images.roll(1, 0), phrases
 
 

@@ -10,7 +10,8 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from hierbench.contracts import Fit, Geometry, ModelAdapter
+from hierbench.contracts import Fit, Geometry, ModelAdapter, ProtocolAware
+from hierbench.data.manifests import PROTOCOLS
 
 TEXTS = (
     "",
@@ -44,6 +45,7 @@ def check_adapter(adapter: ModelAdapter) -> list[str]:
         found += problems + more
         if images is not None and texts is not None and isinstance(adapter.geometry, Geometry):
             found += _check_geometry(adapter, images, texts)
+    found += _check_protocols(adapter)
     if not _equal_states(before, _state(adapter)):
         found.append("encoding changed the model's weights, buffers or training mode")
     return found
@@ -140,6 +142,23 @@ def _check_geometry(adapter: ModelAdapter, images: Tensor, texts: Tensor) -> lis
             wrong.append(f"geometry.{name} of its features is not a finite (N, M) matrix")
     if not bool(torch.isfinite(geometry.radius(images, root=root)).all()):
         wrong.append("geometry.radius of its features is not finite")
+    return wrong
+
+
+def _check_protocols(adapter: ModelAdapter) -> list[str]:
+    """What an adapter with `under` answers: adapters whose cards tell when their features differ."""
+    if not isinstance(adapter, ProtocolAware):
+        return []
+    wrong, answers = [], {protocol: adapter.under(protocol) for protocol in PROTOCOLS}
+    for protocol, answer in answers.items():
+        if not isinstance(answer, ModelAdapter):
+            return [f"under({protocol!r}) gives {type(answer).__name__}, which is no model adapter"]
+        if answer.card.sha256 != adapter.card.sha256:
+            wrong.append(f"under({protocol!r}) changes card.sha256, which names the weights alone")
+    cards = {(answer.card.preprocessing, answer.card.tokenizing) for answer in answers.values()}
+    features = [answer.encode_texts(list(TEXTS)).detach().cpu() for answer in answers.values()]
+    if len(cards) == 1 and not all(torch.allclose(features[0], other, atol=1e-5) for other in features):
+        wrong.append("under() changes features of texts, but neither card.tokenizing nor card.preprocessing")
     return wrong
 
 

@@ -64,8 +64,11 @@ class ModelCard:
     embedding_dim: int
     image_size: int  # side of the square that encode_images reads, pixels
     parameters: int
-    preprocessing: str  # resizing, mean and std in words; a part of the embedding store's key
+    preprocessing: str  # of images, in words: resizing, mean and std; a part of the embedding store's key
     sha256: str | None = None  # of the weights; None = embeddings are not kept between runs
+    tokenizing: str = (
+        ""  # of texts, in words, where that varies; a part of the embedding store's key of texts
+    )
     dtype: str = "float32"  # the arithmetic of the encoders
     licence: str | None = None
     paper: str | None = None
@@ -91,6 +94,20 @@ class ModelAdapter(Protocol):
         How they are batched is the adapter's business; the engine hands over up to a few thousand, without
         duplicates and sorted, so that strings with a common beginning are neighbours.
         """
+
+
+@runtime_checkable
+class ProtocolAware(Protocol):
+    """What an adapter has besides, where its family's released evaluator makes a mistake in *encoding*.
+
+    A run asks such an adapter once, after loading it, for the model as its protocol has it; adapters without the
+    method are the same under every protocol. The answer is an adapter of its own and leaves this one as it is. Its
+    card tells the difference in words (`tokenizing`, `preprocessing`), so that the embedding store keeps the two
+    apart and records say which it was. Mistakes in scoring or in names are the tasks' and the manifests' business.
+    """
+
+    def under(self, protocol: str) -> ModelAdapter:
+        """`protocol` is one of `hierbench.data.manifests.PROTOCOLS`."""
 
 
 class ImageSource(Protocol):

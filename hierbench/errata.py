@@ -8,7 +8,7 @@ from functools import cache
 
 @dataclass(frozen=True)
 class Erratum:
-    """One known error. All fields but the first two are prose."""
+    """One known error. Fields without another word are prose."""
 
     id: str
     mended: bool  # whether the protocol `corrected` puts it right
@@ -18,6 +18,8 @@ class Erratum:
     effect: str  # on figures
     released: str  # what hierbench does under the protocol `released`
     corrected: str  # … and under `corrected`
+    tasks: tuple[str, ...] = ()  # of a mended one: names of the tasks whose figures it moves
+    encoding: bool = False  # it sits in the encoder: only adapters that are ProtocolAware have it
 
 
 @cache
@@ -36,4 +38,6 @@ def protocols() -> dict[str, str]:
 
 def errata() -> tuple[Erratum, ...]:
     """Every known error, in the order of the file."""
-    return tuple(Erratum(**fields) for fields in _document()["errata"])
+    return tuple(
+        Erratum(**{**fields, "tasks": tuple(fields.get("tasks", ()))}) for fields in _document()["errata"]
+    )

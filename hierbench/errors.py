@@ -39,3 +39,7 @@ class MetricError(HierbenchError):
 
 class GeometryError(HierbenchError):
     """A curvature, shape or root that a geometry cannot work with, or a question that it has no answer to."""
+
+
+class ServerError(HierbenchError):
+    """A server behind which a model runs that does not answer, or not what was asked for."""

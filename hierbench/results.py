@@ -27,6 +27,24 @@ MIGRATIONS: dict[int, Any] = {}  # schema -> function(fields of that schema) -> 
 
 Items = Mapping[str, Mapping[str, Any]]  # table -> column -> one value an item
 
+DEFAULT_PROMPTS, OTHER_PROMPTS = "default", ("photo",)
+
+
+def protocol_name(protocol: str, variant: str = "", prompts: str = DEFAULT_PROMPTS) -> str:
+    """What a record calls the way of measuring: `released`, `corrected+photo`, `released+whole-set+photo`.
+
+    `variant` says that the dataset's images are not those of the protocol, and in which way.
+    """
+    parts = [protocol, variant.replace("+", "-"), "" if prompts == DEFAULT_PROMPTS else prompts]
+    return "+".join(part for part in parts if part)
+
+
+def protocol_parts(name: str) -> tuple[str, str, str]:
+    """Protocol, variant and prompts of what `protocol_name` made."""
+    protocol, *rest = name.split("+")
+    prompts = rest.pop() if rest and rest[-1] in OTHER_PROMPTS else DEFAULT_PROMPTS
+    return protocol, "+".join(rest), prompts
+
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
@@ -36,9 +54,7 @@ class Record:
     task: str
     task_version: int
     dataset: str
-    protocol: (
-        str  # "released", "corrected", with "+photo" where another prompt regime than the default was used
-    )
+    protocol: str  # see `protocol_name`
     model: str
     family: str
     metrics: Mapping[str, Estimate] | None = None

@@ -16,12 +16,19 @@ from torch import Tensor
 
 import hierbench
 from hierbench import distributed, encoding, registry, results
-from hierbench.contracts import Dataset, ModelAdapter, ModelCard, Task
+from hierbench.contracts import Dataset, ModelAdapter, ModelCard, ProtocolAware, Task
 from hierbench.data import fetch
 from hierbench.data.locate import Locations
-from hierbench.data.manifests import PROTOCOLS, REGIMES, names_hash
+from hierbench.data.manifests import PROTOCOLS, REGIMES, load_manifest, names_hash
 from hierbench.data.readers import open_dataset
-from hierbench.errors import CheckpointError, DataError, HierbenchError, OutputError, UsageError
+from hierbench.errors import (
+    CheckpointError,
+    DataError,
+    HierbenchError,
+    OutputError,
+    UnknownNameError,
+    UsageError,
+)
 from hierbench.progress import Progress, Quiet, choose
 from hierbench.results import Record
 from hierbench.store import EmbeddingStore, MemoryStore
@@ -115,8 +122,10 @@ class Setup:
         return self.options.batch_size or encoding.default_batch_size(self.device)
 
     def load(self, model: RunModel) -> ModelAdapter:
-        """The model's adapter. Raises what its family's `load` raises."""
+        """The model's adapter, as the run's protocol has it. Raises what its family's `load` raises."""
         adapter = model.adapter or model.load(model.name)
+        if isinstance(adapter, ProtocolAware):
+            adapter = adapter.under(self.options.protocol)
         return Compiled.of(adapter) if self.options.compile else adapter
 
     def store(self, adapter: ModelAdapter) -> EmbeddingStore | MemoryStore:
@@ -127,15 +136,15 @@ class Setup:
         """Where a model computes; an adapter object is where its owner put it."""
         return self.device if model.adapter is None else str(getattr(model.adapter, "device", "cpu"))
 
-    def protocol(self, task: Task) -> str:
-        """The record's protocol: the task's, with the prompt regime where it is not the default."""
-        regime = "" if self.options.prompts == "default" else f"+{self.options.prompts}"
-        return task.spec.protocol + regime
+    def protocol(self, task: Task, variant: str = "") -> str:
+        """The record's protocol: the task's, with the dataset's variant and the prompt regime if not the default."""
+        return results.protocol_name(task.spec.protocol, variant, self.options.prompts)
 
     def conditions(self, model: RunModel) -> dict[str, Any]:
         """What must not have changed for an earlier record to stand, besides checkpoint, task and data."""
         return {
             "dtype": self.options.dtype,
+            "protocol": self.options.protocol,  # adapters may encode by it
             "device": self.device_of(model).partition(":")[0],
             "compile": self.options.compile,
             "hierbench": hierbench.__version__,
@@ -273,11 +282,27 @@ class Opened:
         self.dataset, self.limit, self._progress = dataset, limit, progress
         self.contents: dict[str, bytes] = {}  # image id -> content id, as far as images were read
 
+    @property
+    def variant(self) -> str:
+        """What sets the images apart from those of the protocol; "" = nothing."""
+        return getattr(self.dataset, "variant", "")
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over labels, captions and so on, and over the content of all images. Raises DataError."""
         ids = encoding.content_ids(self.dataset, self.dataset.images.ids, self.contents, self._progress)
         return hashlib.sha256(self.dataset.facts() + b"".join(ids)).hexdigest()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """That there are fewer images than in the released split, where nobody asked for fewer."""
+        try:
+            whole = load_manifest(self.dataset.name).counts.images
+        except UnknownNameError:  # a dataset that a caller made
+            return ()
+        have = len(self.dataset.images.ids)
+        few = self.limit is None and whole is not None and have < whole
+        return (f"{have:,} of the split's {whole:,} images",) if few else ()
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from hierbench import distributed, encoding, provenance, results
-from hierbench.contracts import ModelAdapter, Task
+from hierbench.contracts import ModelAdapter, ModelCard, Task
 from hierbench.data.datasets import spread
 from hierbench.errors import HierbenchError, MissingDataError
 from hierbench.results import Items, Record, Results
@@ -139,7 +139,8 @@ def _run_model(
     adapter = store = failure = None
     sha256 = model.sha256() if any(key[0] == model.name for key in setup.previous) else None
     for task in setup.tasks:
-        kept = _kept(setup, model, sha256, task)
+        at_hand = adapter is None and model.adapter is not None  # then loading tells all, and costs nothing
+        kept = None if at_hand else _kept(setup, model, sha256, task, adapter)
         if kept is None and adapter is None and failure is None:
             try:
                 adapter = setup.load(model)
@@ -149,7 +150,7 @@ def _run_model(
                 failure = error
             else:
                 store, model.family, sha256 = setup.store(adapter), adapter.card.family, adapter.card.sha256
-                kept = _kept(setup, model, sha256, task)  # now that family and hash are certain
+                kept = _kept(setup, model, sha256, task, adapter)  # now that family and hash are certain
         if kept is not None:
             yield kept, None
         elif failure is not None:
@@ -167,12 +168,13 @@ def _run_task(
     task: Task,
     team: distributed.Team | None,
 ) -> tuple[Record, Items]:
-    facts = _provenance(setup, model, adapter, task)
+    facts, variant = _provenance(setup, model, adapter, task), ""
     try:
         if (reason := task.inapplicable(adapter.geometry)) is not None:
             return _record(setup, model, task, facts | {"inapplicable": True}, skipped=reason), {}
         begun = time.monotonic()
         opened = setup.datasets.open(task.spec.dataset)
+        variant = opened.variant
         facts |= opened.facts
         embeddings, encoded = _embeddings(setup, position, model, adapter, store, task, team)
         between = time.monotonic()
@@ -184,10 +186,11 @@ def _run_task(
             model,
             task,
             facts | {"encoded": encoded, "seconds": seconds},
+            variant,
             limit=opened.limit,
             metrics=dict(scores.metrics),
             n=scores.n,
-            notes=tuple(scores.notes),
+            notes=(*opened.notes, *scores.notes),
         )
         return record, scores.items
     except MissingDataError as error:
@@ -195,7 +198,7 @@ def _run_task(
     except distributed.LostRankError:
         raise
     except Exception as error:
-        return _failed(setup, model, task, error, facts), {}
+        return _failed(setup, model, task, error, facts, variant), {}
 
 
 def _embeddings(setup, position, model, adapter, store, task, team):
@@ -218,16 +221,21 @@ def _embeddings(setup, position, model, adapter, store, task, team):
     return work.complete(job, *features), encoded
 
 
-def _kept(setup: Setup, model: RunModel, sha256: str | None, task: Task) -> Record | None:
-    """The record of an earlier run that this one would only repeat."""
+def _kept(
+    setup: Setup, model: RunModel, sha256: str | None, task: Task, adapter: ModelAdapter | None
+) -> Record | None:
+    """The record of an earlier run that this one would only repeat. `adapter`: the model, if it is loaded."""
     record = setup.previous.get((model.name, task.spec.name))
     if record is None or setup.options.force or sha256 is None or record.error is not None:
         return None
     wanted = {"checkpoint_sha256": sha256, "conditions": setup.conditions(model)}
+    wanted |= _encoding(adapter.card) if adapter is not None else {}
+    variant = ""
     try:
         opened = None if record.provenance.get("inapplicable") else setup.datasets.open(task.spec.dataset)
         if record.metrics is not None:
             wanted |= {**opened.facts, "limit": opened.limit}
+            variant = opened.variant
         elif opened is not None:
             return None  # the data that was absent has come
     except MissingDataError as error:
@@ -238,7 +246,7 @@ def _kept(setup: Setup, model: RunModel, sha256: str | None, task: Task) -> Reco
     known = {**record.provenance, "limit": record.limit}
     same = (
         record.task_version == task.spec.version
-        and record.protocol == setup.protocol(task)
+        and record.protocol == setup.protocol(task, variant)
         and record.family == (model.family or record.family)
         and all(known.get(name) == value for name, value in wanted.items())
     )
@@ -284,13 +292,15 @@ def _asked(setup: Setup) -> dict[str, Any]:
     }
 
 
-def _record(setup: Setup, model: RunModel, task: Task, facts: Mapping[str, Any], **state: Any) -> Record:
-    """A record; `state` holds metrics and n, error or skipped."""
+def _record(
+    setup: Setup, model: RunModel, task: Task, facts: Mapping[str, Any], variant: str = "", **state: Any
+) -> Record:
+    """A record; `variant` is the dataset's, `state` holds metrics and n, error or skipped."""
     return Record(
         task=task.spec.name,
         task_version=task.spec.version,
         dataset=task.spec.dataset,
-        protocol=setup.protocol(task),
+        protocol=setup.protocol(task, variant),
         model=model.name,
         family=model.family or "unknown",
         provenance=facts,
@@ -298,9 +308,11 @@ def _record(setup: Setup, model: RunModel, task: Task, facts: Mapping[str, Any],
     )
 
 
-def _failed(setup: Setup, model: RunModel, task: Task, error: Exception, facts: Mapping[str, Any]) -> Record:
+def _failed(
+    setup: Setup, model: RunModel, task: Task, error: Exception, facts: Mapping[str, Any], variant: str = ""
+) -> Record:
     details = {**facts, "traceback": "".join(traceback.format_exception(error))}
-    return _record(setup, model, task, details, error=_one_line(error))
+    return _record(setup, model, task, details, variant, error=_one_line(error))
 
 
 def _provenance(setup: Setup, model: RunModel, adapter: ModelAdapter, task: Task) -> dict[str, Any]:
@@ -309,7 +321,7 @@ def _provenance(setup: Setup, model: RunModel, adapter: ModelAdapter, task: Task
     return {
         "checkpoint_sha256": card.sha256,
         "source": card.source,
-        "preprocessing": card.preprocessing,
+        **_encoding(card),
         "fit": str(task.spec.fit),
         "dtype": card.dtype,
         "device": provenance.device_name(setup.device_of(model)),
@@ -322,6 +334,11 @@ def _provenance(setup: Setup, model: RunModel, adapter: ModelAdapter, task: Task
         "revision": provenance.revision(),
         "recorded": provenance.now(),
     }
+
+
+def _encoding(card: ModelCard) -> dict[str, str]:
+    """How images and texts are brought to the model."""
+    return {"preprocessing": card.preprocessing, "tokenizing": card.tokenizing}
 
 
 def _said(record: Record, kept: bool) -> str:
@@ -360,7 +377,7 @@ def _plan_model(setup: Setup, model: RunModel) -> Iterator[PlannedTask]:
         planned = PlannedTask(model.name, model.family or "unknown", task.spec.name, task.spec.dataset, "run")
         if failure is not None:
             yield dataclasses.replace(planned, action="fail", reason=failure)
-        elif _kept(setup, model, adapter.card.sha256, task) is not None:
+        elif _kept(setup, model, adapter.card.sha256, task, adapter) is not None:
             yield dataclasses.replace(planned, action="keep", reason="measured already")
         elif (reason := task.inapplicable(adapter.geometry)) is not None:
             yield dataclasses.replace(planned, action="skip", reason=reason)

@@ -56,6 +56,7 @@ class EmbeddingStore:
             "sha256": card.sha256,
             "family": card.family,  # two families may read one file differently
             "preprocessing": card.preprocessing,
+            **({"tokenizing": card.tokenizing} if kind == "text" else {}),  # the same images serve both
             "kind": str(kind),
             "dtype": card.dtype,
             "device": device,

@@ -21,6 +21,7 @@ from hierbench.leaderboard.tables import Cell, Column
 from hierbench.metrics import bootstrap
 from hierbench.metrics.classification import accuracy_statistic
 from hierbench.metrics.entailment import auc_ap_statistic
+from hierbench.metrics.multilabel import map_statistic
 from hierbench.metrics.ranking import recall_statistic
 from hierbench.registry import lookup
 
@@ -68,13 +69,41 @@ def compare(
     def resampled(task: str) -> dict[str, np.ndarray] | str:
         """Differences on every resample by metric, or why there are none."""
         both = [results.read_items(folder, record.model, task) for folder, record in (a[task], b[task])]
-        return _differing(*both) or _resampled(*both, a[task][1])
+        return differences(*both, a[task][1], b[task][1])
 
     return [
         _difference(column, *cells, resampled(column.task))
         for column, *cells in zip(table.columns, *(row.cells for row in table.rows), strict=True)
         if column.task and len(cells) == 2 and all(cell.estimate for cell in cells)
     ]
+
+
+def differences(
+    first: Items, second: Items, first_record: Record, second_record: Record
+) -> dict[str, np.ndarray] | str:
+    """Differences (resamples,) of each metric, first minus second, both on the same resamples of the same items.
+
+    Takes the per-item outcomes of two records of one task, one DataFrame a table. A text where they cannot be
+    paired: why.
+    """
+    if why := _differing(first, second):
+        return why
+    (one, units), (other, _) = _statistic(first, first_record), _statistic(second, second_record)
+    if not units:
+        return "per-item outcomes of an unknown form"
+    drawn: dict[str, list[np.ndarray]] = {}
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for counts in bootstrap.draws(units):
+            a, b = one(counts), other(counts)
+            for name in a:
+                drawn.setdefault(name, []).append(a[name] - b[name])
+    return {name: np.concatenate(parts) for name, parts in drawn.items()}
+
+
+def interval(drawn: np.ndarray) -> tuple[float, float]:
+    """95 % bounds of differences on resamples; those that are undefined on some are left out."""
+    low, high = np.quantile(drawn[np.isfinite(drawn)], [0.025, 0.975])
+    return float(low), float(high)
 
 
 def against_published(
@@ -140,9 +169,8 @@ def _difference(
         return Difference(column, a, b, a - b, n=first.n, note=drawn)
     values = drawn[column.metric]
     values = values[np.isfinite(values)]
-    low, high = np.quantile(values, [0.025, 0.975])
     p = 2 * min(np.mean(values <= 0), np.mean(values >= 0))
-    return Difference(column, a, b, a - b, float(low), float(high), float(min(1.0, p)), first.n)
+    return Difference(column, a, b, a - b, *interval(values), float(min(1.0, p)), first.n)
 
 
 def _differing(first: Items, second: Items) -> str:
@@ -161,19 +189,6 @@ def _differing(first: Items, second: Items) -> str:
     return ""
 
 
-def _resampled(first: Items, second: Items, record: Record) -> dict[str, np.ndarray] | str:
-    statistics, units = zip(*(_statistic(items, record) for items in (first, second)), strict=True)
-    if not units[0]:
-        return "per-item outcomes of an unknown form"
-    drawn: dict[str, list[np.ndarray]] = {}
-    with np.errstate(invalid="ignore", divide="ignore"):
-        for counts in bootstrap.draws(units[0]):
-            a, b = (statistic(counts) for statistic in statistics)
-            for name in a:
-                drawn.setdefault(name, []).append(a[name] - b[name])
-    return {name: np.concatenate(parts) for name, parts in drawn.items()}
-
-
 def _statistic(items: Items, record: Record) -> tuple[bootstrap.Statistic, int]:
     """The task's statistic and its number of units, told from the tables that it keeps; 0 units = no form we know."""
     images, pairs, samples = items.get("images"), items.get("pairs"), items.get("samples")
@@ -187,6 +202,8 @@ def _statistic(items: Items, record: Record) -> tuple[bootstrap.Statistic, int]:
         label, predicted = _array(images["label"]), _array(images["predicted"])
         classes = int(max(label.max(), predicted.max())) + 1  # any others would count nowhere
         parts.append(accuracy_statistic(predicted, label, classes, record.protocol.partition("+")[0]))
+    if {"scores", "present", "ignored"} <= set(images):
+        parts.append(map_statistic(*(np.stack(images[name]) for name in ("scores", "present", "ignored"))))
     if "rank" in images and "captions" in items:
         captions = items["captions"]
         owner = _array(captions["image_id"].map(position))

@@ -1,8 +1,8 @@
 """Result records to a table: which columns, which cell, what is best, and what a reader has to be told.
 
-A column is one metric of one task under one *variant* (task version, protocol, prompts, limit): figures that were
-measured differently never share a column. Layouts (`layouts/*.yaml`) say which columns there are and in which order;
-`hierbench.leaderboard.render` turns the table into text.
+A column is one metric of one task under one *variant* (task version, protocol with what sets the images apart from it,
+prompts, limit): figures that were measured differently never share a column. Layouts (`layouts/*.yaml`) say which
+columns there are and in which order; `hierbench.leaderboard.render` turns the table into text.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hierbench.contracts import Estimate
 from hierbench.errors import OutputError, UnknownNameError
 from hierbench.registry import lookup
+from hierbench.results import protocol_name, protocol_parts
 
 if TYPE_CHECKING:
     from hierbench.results import Record
@@ -92,14 +93,14 @@ class _Variant:
     """How a figure was measured; figures of different variants do not compare."""
 
     version: str
-    protocol: str
+    protocol: str  # with the dataset's variant, as in "released+whole-set"
     prompts: str
     limit: int | None
 
     @classmethod
     def of(cls, record: Record) -> _Variant:
-        protocol, _, prompts = record.protocol.partition("+")
-        return cls(str(record.task_version), protocol, prompts or "default", record.limit)
+        protocol, variant, prompts = protocol_parts(record.protocol)
+        return cls(str(record.task_version), protocol_name(protocol, variant), prompts, record.limit)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import torch
 from PIL import Image
@@ -89,8 +90,8 @@ def adapt(
         embedding_dim=model.embed_dim,
         image_size=model.image_size,
         parameters=_parameters(model),
-        preprocessing=f"{model.image_size} px bicubic, mean {_short(mean)}, std {_short(std)}, "
-        f"{model.textual.context} tokens, end token {'kept' if keep_end else 'lost when truncated'}",
+        preprocessing=f"{model.image_size} px bicubic, mean {_short(mean)}, std {_short(std)}",
+        tokenizing=_tokenizing(model, keep_end),
         sha256=digest,
         dtype=dtype,
         paper=paper,
@@ -115,6 +116,11 @@ class LineageAdapter:
     @property
     def device(self) -> torch.device:
         return self.model.device
+
+    def with_end(self, kept: bool) -> Self:
+        """The same model, which keeps or loses the end token of over-long captions."""
+        card = replace(self.card, tokenizing=_tokenizing(self.model, kept))
+        return replace(self, card=card, keep_end=kept)
 
     def preprocess(self, image: Image.Image, fit: Fit) -> Tensor:
         """RGB image -> (3, H, W) in [0, 1]; normalised when encoded."""
@@ -160,6 +166,10 @@ class LineageAdapter:
                 f"{self.card.name} cannot read {textwrap.shorten(text, 80, placeholder=' …')!r}: this bundled model "
                 "knows only the miniature's words (hierbench.miniature.words()); take a model of natural captions"
             )
+
+
+def _tokenizing(model: DualEncoder, keep_end: bool) -> str:
+    return f"{model.textual.context} tokens, end token {'kept' if keep_end else 'lost when truncated'}"
 
 
 def _parameters(model: DualEncoder) -> int:

@@ -1,13 +1,16 @@
-"""What the task files share: the fit of square images, embeddings checked as they are looked up."""
+"""What the task files share: the fit of square images, embeddings checked as they are looked up, classes by name."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from hierbench.contracts import Embeddings, Fit
+from hierbench.contracts import Embeddings, Fit, Geometry
+from hierbench.data.datasets import Classification, MultiLabel
 from hierbench.errors import EncodingError
 
 SQUARE = Fit.SQUEEZE  # for square images, where both fits give the same: one embedding then serves every task
@@ -31,3 +34,33 @@ def _finite(features: Tensor, kind: str, names: Sequence[str]) -> Tensor:
             "check the checkpoint, or try --dtype float32"
         )
     return features
+
+
+# ------------------------------------------------------------------------------------------------ classes by name
+
+
+def prompts(dataset: Classification | MultiLabel) -> list[str]:
+    """Every class name in every template, class by class."""
+    return [template.replace("{}", name) for name in dataset.class_names for template in dataset.templates]
+
+
+def class_points(geometry: Geometry, embeddings: Embeddings, dataset: Classification | MultiLabel) -> Tensor:
+    """(classes, D): the point of each class, the geometry's mean of its prompts."""
+    texts = text_features(embeddings, prompts(dataset))
+    return geometry.mean(texts.reshape(dataset.num_classes, len(dataset.templates), -1))
+
+
+def repeated_names(dataset: Classification | MultiLabel, images: np.ndarray) -> tuple[str, ...]:
+    """A note on names that several classes share; nothing where every class has its own. `images` (C,): of each class.
+
+    Such classes have the same point, so that every score of theirs is a tie.
+    """
+    repeated = {name for name, times in Counter(dataset.class_names).items() if times > 1}
+    if not repeated:
+        return ()
+    sharing = [row for row, name in enumerate(dataset.class_names) if name in repeated]
+    names = ", ".join(dict.fromkeys(dataset.class_names[row] for row in sharing))
+    return (
+        f"{len(sharing)} classes with {int(images[sharing].sum()):,} images share names ({names}): "
+        "their scores tie, and a prediction goes to the first",
+    )

@@ -11,8 +11,8 @@ from hierbench.data.datasets import Classification
 from hierbench.errors import DataError
 from hierbench.metrics import bootstrap
 from hierbench.metrics.hierarchy import hierarchy_items
-from hierbench.tasks._shared import SQUARE
-from hierbench.tasks.zero_shot import classify, notes, prompts
+from hierbench.tasks._shared import SQUARE, prompts
+from hierbench.tasks.zero_shot import classify, notes
 
 
 @dataclass(frozen=True)

@@ -73,5 +73,7 @@ class Retrieval:
 
 TASKS = {
     "retrieval/coco": partial(Retrieval, "coco", "COCO retrieval"),
+    "retrieval/coco-karpathy": partial(Retrieval, "coco-karpathy", "COCO retrieval, Karpathy's test split"),
+    "retrieval/flickr30k": partial(Retrieval, "flickr30k", "Flickr30k retrieval"),
     "retrieval/miniature": partial(Retrieval, "miniature", "Miniature retrieval"),
 }

@@ -11,7 +11,7 @@ from hierbench.contracts import EmbeddingRequests, Embeddings, Fit, Geometry, Me
 from hierbench.data.datasets import Classification
 from hierbench.metrics import bootstrap
 from hierbench.metrics.classification import accuracy_statistic, nearest
-from hierbench.tasks._shared import SQUARE, image_features, text_features
+from hierbench.tasks._shared import SQUARE, class_points, image_features, prompts, repeated_names
 
 
 @dataclass(frozen=True)
@@ -56,36 +56,53 @@ class ZeroShot:
         return Scores(bootstrap.estimates(statistic, n), n, {"images": images}, notes(dataset))
 
 
-def prompts(dataset: Classification) -> list[str]:
-    """Every class name in every template, class by class."""
-    return [template.replace("{}", name) for name in dataset.class_names for template in dataset.templates]
-
-
 def classify(geometry: Geometry, embeddings: Embeddings, dataset: Classification) -> np.ndarray:
     """Predicted label (n,) of each image of the dataset."""
-    texts = text_features(embeddings, prompts(dataset))
-    classes = geometry.mean(texts.reshape(dataset.num_classes, len(dataset.templates), -1))
     images = geometry.lift(image_features(embeddings, dataset.images.ids))
-    return nearest(geometry, images, classes)
+    return nearest(geometry, images, class_points(geometry, embeddings, dataset))
 
 
 def notes(dataset: Classification) -> tuple[str, ...]:
     """What a reader of the figures should know about the images."""
-    occurring, known = len(np.unique(dataset.labels)), dataset.num_classes
-    if occurring == known:
-        return ()
-    return (f"images of {occurring} of {known} classes; the names of all {known} compete",)
+    images = np.bincount(dataset.labels, minlength=dataset.num_classes)  # of each class
+    occurring, known = np.count_nonzero(images), dataset.num_classes
+    partial_set = f"images of {occurring} of {known} classes; the names of all {known} compete"
+    return (() if occurring == known else (partial_set,)) + repeated_names(dataset, images)
 
+
+TITLES = {
+    "imagenet": "ImageNet",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "sun397": "SUN397",
+    "sun397-tfds": "SUN397 (TFDS split)",
+    "caltech101": "Caltech-101",
+    "stl10": "STL-10",
+    "food101": "Food-101",
+    "cub2011": "CUB-200-2011",
+    "cars": "Stanford Cars",
+    "aircraft": "FGVC-Aircraft",
+    "pets": "Oxford-IIIT Pets",
+    "flowers102": "Oxford Flowers",
+    "dtd": "DTD",
+    "eurosat": "EuroSAT",
+    "resisc45": "RESISC45",
+    "country211": "Country211",
+}
+"""The sixteen datasets of the papers by name; of SUN397 there are two test splits."""
+
+MINIATURE = {
+    "things": "Miniature things",
+    "colours": "Miniature colours",
+    "backgrounds": "Miniature backgrounds",
+}
 
 TASKS = {
-    "zero-shot/imagenet": partial(ZeroShot, "imagenet", "ImageNet zero-shot"),
-    "zero-shot/miniature-things": partial(
-        ZeroShot, "miniature-things", "Miniature things zero-shot", fit=SQUARE
-    ),
-    "zero-shot/miniature-colours": partial(
-        ZeroShot, "miniature-colours", "Miniature colours zero-shot", fit=SQUARE
-    ),
-    "zero-shot/miniature-backgrounds": partial(
-        ZeroShot, "miniature-backgrounds", "Miniature backgrounds zero-shot", fit=SQUARE
-    ),
+    **{f"zero-shot/{name}": partial(ZeroShot, name, f"{title} zero-shot") for name, title in TITLES.items()},
+    **{
+        f"zero-shot/miniature-{name}": partial(
+            ZeroShot, f"miniature-{name}", f"{title} zero-shot", fit=SQUARE
+        )
+        for name, title in MINIATURE.items()
+    },
 }

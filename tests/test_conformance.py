@@ -82,6 +82,30 @@ def test_each_broken_promise_is_found(parts, finding):
     assert any(re.search(finding, found) for found in findings), findings
 
 
+@dataclass
+class Protocol(Wrapped):
+    """Answers `under` with what it was given."""
+
+    answers: object = None
+
+    def under(self, protocol):
+        return self.answers[protocol]
+
+
+def test_what_protocols_make_of_an_adapter_is_checked():
+    cut = {"encode_texts": lambda texts: GOOD.encode_texts([text[:20] for text in texts])}
+    told = {"card": replace(GOOD.card, tokenizing="20 letters")}
+    good = Wrapped()
+    assert check_adapter(Protocol(answers={"released": Wrapped(**cut, **told), "corrected": good})) == []
+    for released, finding in (
+        (Wrapped(**cut), "changes features of texts, but neither card.tokenizing nor card.preprocessing"),
+        (object(), "under('released') gives object, which is no model adapter"),
+        (Wrapped(card=replace(GOOD.card, sha256="0" * 64)), "changes card.sha256"),
+    ):
+        findings = check_adapter(Protocol(answers={"released": released, "corrected": good}))
+        assert any(finding in found for found in findings), findings
+
+
 def test_something_else_is_no_adapter():
     assert check_adapter(object()) == [
         "it lacks one of card, geometry, preprocess, encode_images, encode_texts"

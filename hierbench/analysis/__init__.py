@@ -1,1 +1,1 @@
-"""Looking into embeddings: radii by level, image-to-root traversals, HoroPCA, uncertainty."""
+"""Looking into embeddings: radii by level, image-to-root traversals, HoroPCA, uncertainty, ambiguity."""

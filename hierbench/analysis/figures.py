@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
 from hierbench.files import replacing
+
+if TYPE_CHECKING:
+    from hierbench.analysis.ambiguity import Level, Removal
+    from hierbench.contracts import Estimate
 
 DPI = 150
 BINS = 60
@@ -44,6 +49,45 @@ def disc(points: np.ndarray, groups: Sequence[str], title: str) -> Figure:
     axes.axis("off")
     axes.legend(loc="upper right", markerscale=2.5)
     return figure
+
+
+def ambiguity(removals: Sequence[Removal], levels: Sequence[Level], title: str) -> Figure:
+    """Precision and recall by the number of similar images whose captions are gone; recall@1 by level of caption."""
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for number, name in enumerate(("precision", "recall")):
+        found = [getattr(entry, name) for entry in removals]
+        left.errorbar(
+            np.arange(len(removals))
+            + 0.04 * (2 * number - 1),  # side by side: intervals would cover each other
+            [100 * one.value for one in found],
+            yerr=_whiskers(found),
+            marker="os"[number],
+            capsize=3,
+            label=name,
+        )
+    left.set_xticks(range(len(removals)), [f"k = {entry.k}" for entry in removals])
+    left.set(xlabel="similar images whose captions are removed", ylabel="%", title="pool of all captions")
+    left.set_ylim(0, 1.25 * left.get_ylim()[1])
+    left.legend(loc="upper left", ncols=2)
+    found, places = [entry.recall for entry in levels], np.arange(len(levels))
+    right.bar(places, [100 * one.value for one in found], yerr=_whiskers(found), capsize=3, color="0.75")
+    chance = [100 * entry.chance for entry in levels]
+    right.hlines(chance, places - 0.4, places + 0.4, color="tab:red", linestyle="--", label="chance")
+    right.set_xticks(places, [f"level {entry.level}" for entry in levels])
+    right.set(ylabel="recall@1, %", title="own captions and those of similar images", ylim=(0, 100))
+    right.legend(loc="upper left")
+    figure.suptitle(title)
+    return figure
+
+
+def _whiskers(found: Sequence[Estimate]) -> np.ndarray | None:
+    """(2, n) lengths below and above in percent; None where there are no intervals."""
+    if any(one.low is None or one.high is None for one in found):
+        return None
+    return 100 * np.array(
+        [[one.value - one.low for one in found], [one.high - one.value for one in found]]
+    ).clip(min=0)
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hierbench.analysis import figures, horopca
+from hierbench.analysis import ambiguity, figures, horopca
 from hierbench.analysis.groups import IMAGES, Embedded, stacked
 from hierbench.analysis.norms import radii, summary
 from hierbench.analysis.traversal import STEPS, traverse
 from hierbench.analysis.uncertainty import uncertainty
+from hierbench.contracts import Estimate
+from hierbench.data.datasets import CaptionChains
 from hierbench.errors import OutputError, UsageError
 from hierbench.files import replacing
 
@@ -103,6 +106,60 @@ def traversals(
     return rows
 
 
+def ambiguities(
+    embedded: Embedded,
+    dataset: CaptionChains,
+    finder: Embedded,
+    out: Path,
+    title: str,
+    *,
+    ks: Sequence[int] = ambiguity.REMOVED,
+    pool: int = ambiguity.POOL,
+) -> Rows:
+    """ambiguity.csv, .json and .png; similar.csv (image, rank, similar): ARGENT's Table 1 and Figure 5.
+
+    `embedded` is the model that is measured, `finder` the one whose image embeddings say which images are similar. A
+    row (figure, at, value, low, high, change, chance) for precision and recall at each k, in percent with 95 %
+    intervals and the change from the first k, and for recall@1 at each level with what guessing gives.
+    Raises UsageError for a k or pool of more images than there are others.
+    """
+    if not ks or pool < 1:
+        raise UsageError("give at least one number of similar images to remove, and a pool of at least 1")
+    ids = dataset.images.ids
+    similar = ambiguity.similar_images(finder.geometry, finder.groups[IMAGES].tangents, max(*ks, pool))
+    removals = ambiguity.removals(embedded, dataset, similar, ks)
+    levels = ambiguity.local_recall(embedded, dataset, similar[:, :pool])
+    rows = [
+        _row(name, f"k={entry.k}", getattr(entry, name), first=getattr(removals[0], name))
+        for name in ("precision", "recall")
+        for entry in removals
+    ] + [_row("recall@1", f"level {entry.level}", entry.recall, chance=entry.chance) for entry in levels]
+    _save_rows(out / "ambiguity.csv", list(rows[0]), (row.values() for row in rows))
+    _save_rows(
+        out / "similar.csv",
+        ("image", "rank", "similar"),
+        (
+            (ids[row], rank, ids[other])
+            for row, others in enumerate(similar)
+            for rank, other in enumerate(others, 1)
+        ),
+    )
+    _save_json(out / "ambiguity.json", {"title": title, "images": len(ids), "pool": pool, "rows": rows})
+    _save(figures.ambiguity(removals, levels, title), out / "ambiguity.png")
+    return rows
+
+
+def _row(
+    figure: str, at: str, found: Estimate, first: Estimate | None = None, chance: float | None = None
+) -> dict[str, Any]:
+    value, low, high = (None if x is None else 100 * x for x in (found.value, found.low, found.high))
+    change = None if first is None else value - 100 * first.value
+    chance = None if chance is None else 100 * chance
+    return {
+        "figure": figure, "at": at, "value": value, "low": low, "high": high, "change": change, "chance": chance,
+    }  # fmt: skip
+
+
 def _save_items(path: Path, column: str, embedded: Embedded, values: np.ndarray) -> None:
     groups, labels, _ = stacked(embedded)
     _save_rows(path, ("group", "item", column), zip(groups, labels, values.tolist(), strict=True))
@@ -114,6 +171,14 @@ def _save_rows(path: Path, header: Sequence[str], rows: Iterable[Iterable[Any]])
             writer = csv.writer(file)
             writer.writerow(header)
             writer.writerows(rows)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}: choose another folder") from error
+
+
+def _save_json(path: Path, document: Any) -> None:
+    try:
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(document, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}: choose another folder") from error
 

@@ -200,6 +200,41 @@ def existing_folder(option: str, path: Path | None) -> Path | None:
     return path and path.expanduser()
 
 
+def missing_data(records: Iterable[Any]) -> list[dict[str, Any]]:
+    """Datasets that records were skipped for as they are not here: {"dataset", "tasks", "command" that gets it}.
+
+    PATH in a command is a copy that a person has to fetch: there is nothing to download (`hierbench datasets` says
+    what to fetch).
+    """
+    from hierbench.data.manifests import load_manifest
+
+    def command(name: str) -> str:
+        by_hand = all(source.kind == "manual" for source in load_manifest(name).sources)
+        return f"hierbench data prepare {name}" + (" --from PATH" if by_hand else "")
+
+    tasks: dict[str, dict[str, None]] = {}
+    for record in records:
+        if record.skipped and not record.provenance.get("inapplicable"):
+            tasks.setdefault(record.dataset, {})[record.task] = None
+    return [
+        {"dataset": name, "tasks": list(waiting), "command": command(name)} for name, waiting in tasks.items()
+    ]
+
+
+def say_missing(records: Iterable[Any]) -> None:
+    """List what was not measured for want of data, each dataset with the command that gets it."""
+    missing = missing_data(records)
+    if not missing:
+        return
+    say(
+        f"\nNot measured, as {len(missing)} dataset{'s are' if len(missing) > 1 else ' is'} not on this machine:"
+    )
+    wide = max(len(entry["command"]) for entry in missing)
+    for entry in missing:
+        say(f"  {entry['command']:{wide}}  for {', '.join(entry['tasks'])}")
+    say("  or say where one lies: --data NAME=PATH, --data-dir DIR")
+
+
 # -------------------------------------------------------------------------------------------------------- tables
 
 

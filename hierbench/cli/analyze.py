@@ -1,4 +1,4 @@
-"""`hierbench analyze`: radii by level, image-to-root traversals, HoroPCA, uncertainty of one model."""
+"""`hierbench analyze`: radii by level, image-to-root traversals, HoroPCA, uncertainty; ambiguity of a benchmark."""
 
 from __future__ import annotations
 
@@ -129,27 +129,71 @@ def traversal(
     _show(rows, out, as_json)
 
 
+@app.command()
+def ambiguity(
+    model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, adapter: Adapter = None,
+    limit: Limit = None, device: Device = "auto", offline: Offline = False, out: Out = None, as_json: Json = False,
+    similar_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Whose images say which are similar, e.g. blip:Salesforce/blip-itm-large-coco (default: MODEL's).",
+        ),
+    ] = None,
+    k: Annotated[
+        list[int] | None,
+        typer.Option("--k", metavar="N", min=0, help="Similar images to remove; repeatable (default: 0, 5, 10)."),
+    ] = None,
+    pool: Annotated[int, typer.Option(metavar="N", min=1, help="Similar images in the local pool.")] = 5,
+) -> None:  # fmt: skip
+    """How many captions of similar images are taken for an image's own (ARGENT, Table 1 and Figure 5)."""
+    from hierbench.analysis import reports
+    from hierbench.analysis.ambiguity import REMOVED
+    from hierbench.data.datasets import CaptionChains
+
+    opened = _opened(dataset, data, data_dir, adapter, limit)
+    if not isinstance(opened, CaptionChains):
+        raise UsageError(f"--dataset {dataset} has no chains of captions: choose hierarcaps or {DATASET}")
+    embedded = _under(model, dataset, opened, device, offline)
+    finder = _under(similar_by, dataset, opened, device, offline) if similar_by else embedded
+    out = _folder(out)
+    title = f"{model}, {dataset}; similar images by {similar_by or 'itself'}"
+    _show(reports.ambiguities(embedded, opened, finder, out, title, ks=k or REMOVED, pool=pool), out, as_json)
+
+
 def _embedded(
     model: str, dataset: str, data: Any, data_dir: Path | None, adapters: Any, limit: int | None, device: str,
     offline: bool, own_images: list[str] | None = None, own_captions: Path | None = None,
 ):  # fmt: skip
     """The dataset's embeddings under the model, with images and captions of the user's own where given."""
-    from hierbench.analysis.groups import gather, with_own
-    from hierbench.data.manifests import load_manifest
+    from hierbench.analysis.groups import with_own
+
+    files = {name: Path(name) for name in own_images or () if Path(name).is_file()}
+    if own_captions is not None and not own_captions.is_file():
+        raise UsageError(f"--captions {own_captions}: there is no such file")
+    opened = with_own(_opened(dataset, data, data_dir, adapters, limit), files, own_captions)
+    return _under(model, dataset, opened, device, offline)
+
+
+def _opened(dataset: str, data: Any, data_dir: Path | None, adapters: Any, limit: int | None):
+    """The dataset, or its first part; the user's own adapter files are known from here on."""
     from hierbench.data.readers import open_dataset
+
+    register(adapters)
+    existing_folder("--data-dir", data_dir)
+    opened = open_dataset(dataset, locations(data, data_dir))
+    return opened if limit is None else opened.limited(limit)
+
+
+def _under(model: str, dataset: str, opened: Any, device: str, offline: bool):
+    """A dataset's embeddings under a model."""
+    from hierbench.analysis.groups import gather
+    from hierbench.data.manifests import load_manifest
     from hierbench.progress import choose
     from hierbench.registry import load_model
     from hierbench.run_setup import resolve_device
     from hierbench.store import EmbeddingStore
 
-    register(adapters)
-    existing_folder("--data-dir", data_dir)
-    files = {name: Path(name) for name in own_images or () if Path(name).is_file()}
-    if own_captions is not None and not own_captions.is_file():
-        raise UsageError(f"--captions {own_captions}: there is no such file")
-    opened = open_dataset(dataset, locations(data, data_dir))
-    opened = opened if limit is None else opened.limited(limit)
-    opened = with_own(opened, files, own_captions)
     device = resolve_device(device)
     adapter = load_model(model, device=device, offline=offline)
     store = EmbeddingStore() if adapter.card.sha256 else None

@@ -34,6 +34,8 @@ def datasets(
                 "name": entry.name,
                 "title": entry.title,
                 "ready": status.ready,
+                "state": status.state,
+                "note": status.note,
                 "path": None if status.path is None else str(status.path),
                 "found_by": status.found_by,
                 "obtain": status.obtain,
@@ -49,8 +51,9 @@ def datasets(
         return
     for row in rows:
         row["kinds"] = ", ".join(row["tasks"])
-        row["where"] = (row["path"] or "built in") if row["ready"] else "–"
-    print_listing(rows, ["name", "title", "kinds", "where"], empty="(no datasets)")
+        first = row["note"].partition("; ")[0]
+        row["where"] = f"{row['path'] or ''} {first and f'({first})'}".strip()
+    print_listing(rows, ["name", "title", "kinds", "state", "where"], empty="(no datasets)")
     missing = [row for row in rows if not row["ready"]]
     if missing:
         print("\nHow to get what is missing:\n")

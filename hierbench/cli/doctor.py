@@ -94,9 +94,11 @@ def _datasets(where) -> list[dict[str, Any]]:
             {
                 "name": status.name,
                 "ready": status.ready,
+                "state": status.state,
                 "path": path,
                 "by": status.found_by,
                 "obtain": status.obtain,
+                "downloads": any(source.kind != "manual" for source in manifest.sources),
             }
         )
     return rows
@@ -158,16 +160,17 @@ def _print(report: dict[str, Any]) -> None:
     rows = [
         row
         | {
-            "found": "yes" if row["ready"] else "no",
             "where": f"{row['path']} ({row['by']})"
             if row["path"]
-            else "built in"
+            else ""
             if row["ready"]
-            else row["obtain"],
+            else f"hierbench data prepare {row['name']}{'' if row['downloads'] else ' --from PATH'}",
         }
         for row in report["datasets"]
     ]
-    print_listing(rows, ["name", "found", "where"], empty="(no datasets)")
+    print_listing(rows, ["name", "state", "where"], empty="(no datasets)")
+    if not all(row["ready"] for row in rows):
+        print("\n`hierbench datasets` says where each comes from.")
     cache = report["cache"]
     print(f"\nCache: {cache['folder']}, {size(cache['bytes'])} (HIERBENCH_CACHE moves it)")
     wordnet = report["wordnet"]["folder"]

@@ -18,12 +18,14 @@ from hierbench.cli._shared import (
     Json,
     data_paths,
     existing_folder,
+    missing_data,
     print_json,
     print_listing,
     print_table,
     register,
     save_tables,
     say,
+    say_missing,
 )
 from hierbench.errors import HierbenchError, UsageError
 
@@ -56,6 +58,21 @@ def _option(heading: str, help_text: str, *names: str, **settings: Any) -> Any:
     return typer.Option(*names, help=help_text, rich_help_panel=heading, show_default=False, **settings)
 
 
+Family = Annotated[str | None, _option(WHAT, "Family of --checkpoint.", metavar="NAME")]
+Checkpoint = Annotated[str | None, _option(WHAT, "Weights, in their release's layout.", metavar="FILE")]
+Name = Annotated[str | None, _option(WHAT, "What tables call --checkpoint.", metavar="NAME")]
+Adapter = Annotated[list[Path] | None, _option(WHAT, "A model family of yours, in Python.", metavar="FILE")]
+Data = Annotated[list[str] | None, _option(WHERE, "Where a dataset lies; repeatable.", metavar="NAME=PATH")]
+DataDir = Annotated[Path | None, _option(WHERE, "A folder of datasets by name.", metavar="DIR")]
+Device = Annotated[str, _option(HOW, "auto, cpu, cuda, cuda:1, mps.", metavar="NAME")]
+BatchSize = Annotated[int | None, _option(HOW, "Images a batch.", metavar="N", min=1)]
+DtypeName = Annotated[Dtype, _option(HOW, "float32, bfloat16, float16.", metavar="NAME")]
+Limit = Annotated[int | None, _option(HOW, "At most N items a dataset, for a trial.", metavar="N", min=1)]
+Workers = Annotated[int | None, _option(HOW, "Processes that prepare images.", metavar="N", min=0)]
+NoCache = Annotated[bool, _option(HOW, "Neither read nor keep embeddings.", "--no-cache")]
+Offline = Annotated[bool, _option(HOW, "Download nothing.", "--offline")]
+
+
 def run(
     models: Annotated[
         list[str] | None,
@@ -63,59 +80,58 @@ def run(
             metavar="MODEL", help="Names (`hierbench models`), FAMILY:CHECKPOINT, or checkpoint files."
         ),
     ] = None,
-    family: Annotated[str | None, _option(WHAT, "Family of --checkpoint.", metavar="NAME")] = None,
-    checkpoint: Annotated[
-        str | None, _option(WHAT, "Weights, in their release's layout.", metavar="FILE")
-    ] = None,
-    name: Annotated[str | None, _option(WHAT, "What tables call --checkpoint.", metavar="NAME")] = None,
+    family: Family = None,
+    checkpoint: Checkpoint = None,
+    name: Name = None,
     suite: Annotated[str | None, _option(WHAT, "A set of tasks (default: argent).", metavar="NAME")] = None,
     task: Annotated[
         list[str] | None, _option(WHAT, "A task, instead of a suite; repeatable.", metavar="NAME")
     ] = None,
-    adapter: Annotated[
-        list[Path] | None, _option(WHAT, "A model family of yours, in Python.", metavar="FILE")
-    ] = None,
+    adapter: Adapter = None,
     manifest: Annotated[
         list[Path] | None, _option(WHAT, "A dataset of yours, in YAML.", metavar="FILE")
     ] = None,
-    data: Annotated[
-        list[str] | None, _option(WHERE, "Where a dataset lies; repeatable.", metavar="NAME=PATH")
-    ] = None,
-    data_dir: Annotated[Path | None, _option(WHERE, "A folder of datasets by name.", metavar="DIR")] = None,
+    data: Data = None,
+    data_dir: DataDir = None,
     out: Annotated[
         Path | None, _option(WHERE, "Where results go (default: runs/TIME).", metavar="DIR")
     ] = None,
-    device: Annotated[str, _option(HOW, "auto, cpu, cuda, cuda:1, mps.", metavar="NAME")] = "auto",
-    batch_size: Annotated[int | None, _option(HOW, "Images a batch.", metavar="N", min=1)] = None,
-    dtype: Annotated[Dtype, _option(HOW, "float32, bfloat16, float16.", metavar="NAME")] = Dtype.float32,
-    limit: Annotated[
-        int | None, _option(HOW, "At most N items a dataset, for a trial.", metavar="N", min=1)
-    ] = None,
-    workers: Annotated[int | None, _option(HOW, "Processes that prepare images.", metavar="N", min=0)] = None,
+    device: Device = "auto",
+    batch_size: BatchSize = None,
+    dtype: DtypeName = Dtype.float32,
+    limit: Limit = None,
+    workers: Workers = None,
     protocol: Annotated[
         Protocol, _option(HOW, "released or corrected: see `hierbench errata`.", metavar="NAME")
     ] = Protocol.released,
     prompts: Annotated[
         Prompts, _option(HOW, "default: each dataset's own; photo: 'a photo of a …'.", metavar="NAME")
     ] = Prompts.default,
-    no_cache: Annotated[bool, _option(HOW, "Neither read nor keep embeddings.", "--no-cache")] = False,
-    offline: Annotated[bool, _option(HOW, "Download nothing.", "--offline")] = False,
+    no_cache: NoCache = False,
+    offline: Offline = False,
     force: Annotated[bool, _option(HOW, "Measure again what --out holds.", "--force")] = False,
     compile: Annotated[bool, _option(HOW, "Compile the image encoder.", "--compile")] = False,
     dry_run: Annotated[bool, _option(HOW, "List the work and its time, and stop.", "--dry-run")] = False,
+    retrain: Annotated[
+        bool, _option(HOW, "Train the built-in models first, on this machine.", "--retrain")
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Measure models on tasks and print the table.
 
     \b
     hierbench run                          built-in models on the built-in world
+    hierbench run --retrain                trains these models first, about an hour on two cores
     hierbench run hycoclip-vit-b           a released checkpoint, suite argent
+    hierbench run hycoclip-vit-b --suite all --data-dir DIR     every task whose data is in DIR
     hierbench run --family hycoclip --checkpoint FILE --data imagenet=DIR
     """
     if suite and task:
         raise UsageError("--suite and --task are both given: choose one")
     register(adapter, manifest)
-    wanted = _models(models or [], family, checkpoint, name)
+    wanted = chosen_models(models or [], family, checkpoint, name)
+    if retrain and (wanted or dry_run):
+        raise UsageError("--retrain trains the built-in models: leave out MODEL, --checkpoint and --dry-run")
     suite = suite or (None if task else "argent" if wanted else "miniature")
     arguments = {
         "models": wanted or _builtin(),
@@ -138,12 +154,14 @@ def run(
     }
     if dry_run:
         return _plan(arguments, as_json)
+    if retrain:
+        arguments["models"] = _retrained(arguments["out"], device)
     if os.environ.get("RANK", "0") == "0":  # under torchrun one process speaks
         say(f"hierbench: {_titles(arguments['models'])} on {f'suite {suite}' if suite else ', '.join(task)}")
     return _run(arguments, as_json, first_steps=not wanted)
 
 
-def _models(models: list[str], family: str | None, checkpoint: str | None, name: str | None) -> list:
+def chosen_models(models: list[str], family: str | None, checkpoint: str | None, name: str | None) -> list:
     """The models as `runner.run` takes them. Raises UsageError where the options do not go together."""
     wanted: list = list(models)
     if name and not checkpoint:
@@ -166,6 +184,28 @@ def _builtin() -> list[str]:
     from hierbench import registry
 
     return [entry.name for entry in registry.list_models() if entry.builtin] or ["random"]
+
+
+def _retrained(out: Path, device: str) -> list[tuple[str, str, str]]:
+    """Train every bundled family as its card says, into OUT/training/FAMILY; the models as `runner.run` takes them.
+
+    What an earlier run into the same folder has trained, wholly or in part, is not done again.
+    """
+    from hierbench import registry
+    from hierbench.reference.configuration import resolve
+    from hierbench.reference.training.launch import launch
+
+    found = []
+    bundled = [entry for entry in registry.list_models() if entry.builtin]
+    for number, entry in enumerate(bundled, 1):
+        folder = out / "training" / entry.family
+        weights = folder / "model.safetensors"
+        if not weights.is_file():
+            say(f"hierbench: training {entry.family} ({number} of {len(bundled)}) in {folder}")
+            config = resolve(f"miniature/{entry.family}")
+            launch(config, folder, device=device, resume=(folder / "checkpoints").is_dir())
+        found.append((entry.family, str(weights), f"{entry.family} (retrained)"))
+    return found
 
 
 def _titles(models: list) -> str:
@@ -197,6 +237,8 @@ def _run(arguments: dict, as_json: bool, first_steps: bool) -> int:
         show_results(out)
     for record in found.failed:
         say(f"FAILED {record.model}: {record.task}: {record.error}")
+    if not as_json:
+        say_missing(found)
     if first_steps and not as_json:
         say(_next_steps())
     return status
@@ -226,7 +268,8 @@ def _print_document(out: Path, status: int, found) -> None:
     table = tables.read([out])
     save_tables(table, out)
     records = [json.loads(record.to_json()) for record in found]
-    print_json({"out": str(out), "status": status, "results": records, "table": render.as_dict(table)})
+    document = {"out": str(out), "status": status, "results": records, "missing": missing_data(found)}
+    print_json(document | {"table": render.as_dict(table)})
 
 
 def _next_steps() -> str:

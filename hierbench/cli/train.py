@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +28,10 @@ def train(
     evaluate: Annotated[
         str | None, typer.Option(metavar="SUITE", help="Measure the finished model on a suite.")
     ] = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Make a bundled model with its card there, measured on --evaluate."),
+    ] = None,
     as_list: Annotated[bool, typer.Option("--list", help="Print the packaged configs.")] = False,
 ) -> None:
     """Train a reference model.
@@ -46,25 +51,39 @@ def train(
         raise UsageError("name a config: `hierbench train --list` prints the packaged ones")
     if resume and out is None:
         raise UsageError("--resume needs --out DIR, the folder of the run to go on with")
+    if bundle is not None and not evaluate:
+        raise UsageError("--bundle needs --evaluate SUITE: the model's card says what it reached")
     resolved = resolve(config, overrides or ())
     folder = out or Path("runs") / f"train-{time.strftime('%Y%m%d-%H%M%S')}"
     from hierbench.reference.training.launch import launch
 
+    begun = time.monotonic()
     final = launch(resolved, folder, device=device, resume=resume)
     if final is None:  # a process that does not lead
         return
+    seconds = time.monotonic() - begun
     print(final)
-    if evaluate:
-        _measure(final, resolved.family, evaluate, folder)
-    else:
+    if not evaluate:
         say(f"measure it: hierbench run --family {resolved.family} --checkpoint {final}")
+        return
+    figures = _measure(final, resolved.family, evaluate, folder)
+    if bundle is not None:
+        from hierbench.reference import bundle as bundling
+
+        command = shlex.join(["hierbench", "train", config, *(overrides or ())])
+        say(f"bundled: {bundling.bundle(folder, bundle, command=command, seconds=seconds, figures=figures)}")
 
 
-def _measure(weights: Path, family: str, suite: str, folder: Path) -> None:
-    """Run a suite on the finished weights and print its table."""
+def _measure(weights: Path, family: str, suite: str, folder: Path) -> dict[str, float]:
+    """Run a suite on the finished weights and print its table; every figure as "task metric"."""
     from hierbench.cli.run import show_results
     from hierbench.runner import run
 
     out = folder / "evaluation"
-    run([(family, str(weights), folder.name)], suite=suite, out=out)
+    found = run([(family, str(weights), folder.name)], suite=suite, out=out)
     show_results(out)
+    return {
+        f"{record.task} {metric}": estimate.value
+        for record in found
+        for metric, estimate in (record.metrics or {}).items()
+    }

@@ -59,6 +59,9 @@ class Classification:
     class_names: tuple[str, ...]
     templates: tuple[str, ...]  # each holds one {}
     taxonomy: str | None = None  # name under data_manifests/taxonomies
+    variant: str = (
+        ""  # what sets these images apart from the protocol's split; becomes part of the protocol's name
+    )
 
     @property
     def num_classes(self) -> int:
@@ -74,6 +77,35 @@ class Classification:
 
 
 @dataclass(frozen=True)
+class MultiLabel:
+    """Images with any number of labels. `class_names[k]` is what prompts say for column k."""
+
+    name: str
+    images: ImageSource
+    present: np.ndarray  # (len(images.ids), classes) bool
+    class_ids: tuple[str, ...]  # the dataset's own ids in the order of the columns
+    class_names: tuple[str, ...]
+    templates: tuple[str, ...]  # each holds one {}
+    ignored: np.ndarray | None = None  # as `present`: neither positive nor negative (VOC's difficult objects)
+    variant: str = ""  # as in Classification
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    def facts(self) -> bytes:
+        ignored = None if self.ignored is None else self.ignored.astype(int).tolist()
+        rows = self.present.astype(int).tolist()
+        return _canonical(self.name, list(self.images.ids), rows, ignored, list(self.class_ids))
+
+    def limited(self, count: int) -> Self:
+        """At most `count` images, evenly spread over the dataset's order."""
+        rows = spread(len(self.images.ids), count)
+        ignored = None if self.ignored is None else self.ignored[rows]
+        return replace(self, images=subset(self.images, rows), present=self.present[rows], ignored=ignored)
+
+
+@dataclass(frozen=True)
 class Retrieval:
     """Images with captions; caption j describes image `owner[j]`."""
 
@@ -81,6 +113,7 @@ class Retrieval:
     images: ImageSource
     captions: tuple[str, ...]
     owner: np.ndarray  # (len(captions),) int64 position in images.ids
+    variant: str = ""  # as in Classification
 
     def facts(self) -> bytes:
         return _canonical(self.name, list(self.images.ids), list(self.captions), self.owner.tolist())

@@ -10,24 +10,18 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
-import signal
 import tarfile
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from hierbench.data.images import MAX_ASPECT, decode
+from hierbench.data.pool import each
 from hierbench.errors import DataError, OutputError, UsageError
 from hierbench.files import replacing
 from hierbench.progress import Progress, choose
@@ -111,38 +105,16 @@ def prepare(
 
 def _made(todo: Sequence[Path], out: Path, settings: Settings, workers: int) -> Iterator[None]:
     """Make the shards of the tars in `todo`; stops after each."""
-    if min(workers, len(todo)) < 2:
-        for path in todo:
-            yield _make(path, out, settings)
-        return
-    context = get_context("fork" if "fork" in get_all_start_methods() else None)
-    pool = ProcessPoolExecutor(
-        min(workers, len(todo)), context, initializer=_begin_worker, initargs=(os.getpid(),)
+
+    def make(path: Path) -> None:
+        _make(path, out, settings)
+
+    yield from each(
+        make,
+        todo,
+        workers,
+        f"finished shards are kept in {out}, run again to go on, perhaps with fewer --workers",
     )
-    try:
-        for future in as_completed([pool.submit(_make, path, out, settings) for path in todo]):
-            yield future.result()
-    except BrokenProcessPool:
-        raise OutputError(
-            f"a worker process was killed (out of memory?): finished shards are kept in {out}, "
-            "run again to go on, perhaps with fewer --workers"
-        ) from None
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _begin_worker(parent: int) -> None:
-    """In a worker: end at once on Ctrl-C, and when the parent ends, even by a kill; the pool's queue would keep it
-    waiting for ever.
-    """
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threading.Thread(target=watch, daemon=True).start()
 
 
 # ------------------------------------------------------------------------------------------------ one shard

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -33,6 +34,19 @@ REGIMES = ("default", "photo")
 PHOTO = "a photo of a {}."
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Url = Annotated[str, StringConstraints(pattern=r"^(https?|ftp)://[^\s/]+/\S*$")]
+Repo = Annotated[str, StringConstraints(pattern=r"^[\w.-]+/[\w.-]+$")]
+Count = Annotated[int, Field(ge=0)]
+
+Reader = Literal[
+    "imagefolder", "coco-captions", "hierarcaps", "miniature", "cifar", "stl10", "food101", "cub2011", "cars",
+    "aircraft", "pets", "flowers102", "dtd", "caltech101", "eurosat", "resisc45", "sun397", "country211",
+    "karpathy", "voc2007", "coco-objects", "labelled-folder",
+]  # fmt: skip
+"""Names of the datasets' official layouts, keys of `hierbench.data.readers.READERS`."""
+
+WITHOUT_CLASSES = ("coco-captions", "karpathy", "hierarcaps", "miniature", "labelled-folder")
+"""Readers whose manifest may name no classes: captions, or classes from code or from the label table."""
 
 
 class _Strict(BaseModel):
@@ -43,7 +57,7 @@ class Layout(_Strict):
     """Where things lie in the dataset's folder; of several places the first that exists is read."""
 
     images: tuple[Text, ...] = (".",)  # folders of images
-    table: tuple[Text, ...] = ()  # files of captions
+    table: tuple[Text, ...] = ()  # files of captions or labels
     pool: Text | None = None  # the file of negative captions
     images_of: Text | None = None  # the dataset whose images serve where no such folder exists
 
@@ -51,9 +65,45 @@ class Layout(_Strict):
 class Counts(_Strict):
     """How many there are in the whole split."""
 
-    images: int | None = None
-    captions: int | None = None
-    samples: int | None = None
+    images: Count | None = None
+    captions: Count | None = None
+    samples: Count | None = None
+    per_class: Count | dict[str, Count] | None = None  # the same for every class, or by class id
+
+
+class Download(_Strict):
+    """One file to fetch. Only what is known for certain is filled in."""
+
+    url: Url
+    size: Annotated[int, Field(gt=0)] | None = None  # bytes
+    sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")] | None = None
+    md5: Annotated[str, StringConstraints(pattern="^[0-9a-f]{32}$")] | None = None
+
+
+class Source(_Strict):
+    """One way to the data: files to download and unpack, a repository of a hub, or a person's own work."""
+
+    kind: Literal["url", "hub", "manual"]
+    reader: Annotated[str, StringConstraints(pattern="^[a-z0-9-]+$")]  # key of READERS for what one then has
+    files: tuple[
+        Download, ...
+    ] = ()  # all into one folder; of kind manual what to bring, url where it once was
+    repo: Repo | None = None  # of kind hub: a dataset
+    revision: Text | None = None  # by default the hub's newest at the first fetch, which is then pinned
+    patterns: tuple[Text, ...] = ()  # files of the repository, by default all
+    how: str = ""  # what to get and where to put it; what must be known of this source
+    variant: str = ""  # if it cannot give the released split: what goes into the protocol's name instead
+
+    @model_validator(mode="after")
+    def _has_what_its_kind_needs(self) -> Self:
+        needed = {"url": "files", "hub": "repo", "manual": "how"}[self.kind]
+        if not getattr(self, needed):
+            raise ValueError(f"a source of kind {self.kind} needs {needed}")
+        if self.kind == "hub" and self.files:
+            raise ValueError("files: a source of kind hub has none, but patterns")
+        if self.kind != "hub" and (self.repo or self.revision or self.patterns):
+            raise ValueError(f"repo, revision, patterns: a source of kind {self.kind} has none")
+        return self
 
 
 class Manifest(_Strict):
@@ -61,23 +111,26 @@ class Manifest(_Strict):
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
     title: Text
-    reader: Literal["imagefolder", "coco-captions", "hierarcaps", "miniature"]
-    tasks: tuple[Literal["zero-shot", "hierarchy", "retrieval", "pep", "hierarcaps"], ...] = Field(
-        min_length=1
+    reader: Reader
+    tasks: tuple[Literal["zero-shot", "hierarchy", "retrieval", "multilabel", "pep", "hierarcaps"], ...] = (
+        Field(min_length=1)
     )
+    metric: Literal["mean_per_class", "recall", "map", "auc"] | None = None  # what the papers print
     fit: Fit  # how the protocol brings images to a square
     split: str = ""
     licence: str = ""
     citation: str = ""
     homepage: str = ""
     obtain: str = ""  # what to do to get the data, one sentence
-    counts: Counts = Counts()
+    sources: tuple[Source, ...] = ()  # ways to get it, the best first
+    counts: Counts = Counts()  # of the released split
     layout: Layout = Layout()
     classes: dict[str, Text] = {}  # class id -> name in prompts, in label order
-    miniature: Literal["kinds", "colours", "backgrounds"] | None = (
+    miniature: Literal["kinds", "objects", "colours", "backgrounds"] | None = (
         None  # or: classes, templates from its code
     )
     corrected_names: dict[str, Text] = {}  # names that the corrected protocol puts in their place
+    aliases: dict[str, str] = {}  # what else sources call a class -> class id
     names_hash: str | None = None  # see `names_hash`
     templates: tuple[str, ...] = ()  # prompts, {} is the class name
     taxonomy: str | None = None  # tree over the classes, under data_manifests/taxonomies
@@ -98,11 +151,31 @@ class Manifest(_Strict):
         _one_of("prompt regime", regime, REGIMES)
         return (PHOTO,) if regime == "photo" else self.templates
 
+    def class_for(self, alias: str) -> str | None:
+        """The class id that a source's own word for a class means, or None where no or no single class has it.
+
+        Either the id itself or, with case, `_`, `-`, `/` and spaces taken as equal, an id, a corrected or a
+        released name or one of `aliases`, in this order.
+        """
+        return alias if alias in self.classes else self._aliases.get(_plain(alias))
+
+    @cached_property
+    def _aliases(self) -> dict[str, str]:
+        namings = (self.class_ids, self.class_names("corrected"), self.class_names())
+        plain = [[_plain(word) for word in naming] for naming in namings]
+        shared = {word for naming in plain for word, times in Counter(naming).items() if times > 1}
+        aliases: dict[str, str] = {}
+        for naming in plain:
+            for class_id, word in zip(self.class_ids, naming, strict=True):
+                if word not in shared:  # a word that two classes share tells neither
+                    aliases.setdefault(word, class_id)
+        return {_plain(word): class_id for word, class_id in self.aliases.items()} | aliases
+
     @model_validator(mode="before")
     @classmethod
     def _from_the_miniature(cls, fields: dict[str, Any]) -> dict[str, Any]:
         match fields.get("miniature"):
-            case "kinds":
+            case "kinds" | "objects":
                 classes = {kind.synset: kind.name for kind in KINDS}
                 templates = THING_TEMPLATES
             case "colours":
@@ -122,21 +195,42 @@ class Manifest(_Strict):
                 raise ValueError(f"templates: {template!r} must hold {{}} once and no other brace")
         if stray := [key for key in self.corrected_names if key not in self.classes]:
             raise ValueError(f"corrected_names: {stray[0]} is not among the classes")
+        if stray := [key for key in self.aliases.values() if key not in self.classes]:
+            raise ValueError(f"aliases: {stray[0]} is not among the classes")
         if self.names_hash and names_hash(self.class_names()) != self.names_hash:
             raise ValueError(
                 f"names_hash: the names hash to {names_hash(self.class_names())}, not {self.names_hash}: "
                 "a name or the order was changed, so this is not the released protocol"
             )
-        if self.reader == "imagefolder" and not (self.classes and self.templates):
-            raise ValueError("classes, templates: the reader imagefolder needs both")
-        if self.reader in ("coco-captions", "hierarcaps") and not self.layout.table:
+        if self.reader not in WITHOUT_CLASSES and not (self.classes and self.templates):
+            raise ValueError(f"classes, templates: the reader {self.reader} needs both")
+        if self.reader == "labelled-folder" and not self.templates:
+            raise ValueError("templates: the reader labelled-folder needs at least one")
+        if self.reader in ("coco-captions", "karpathy", "hierarcaps") and not self.layout.table:
             raise ValueError(f"layout.table: the reader {self.reader} needs the name of the captions file")
+        self._counts_add_up()
         if self.taxonomy:
             try:
                 taxonomy.load(self.taxonomy, self.class_ids or None)
             except HierbenchError as error:
                 raise ValueError(f"taxonomy: {error}") from error
         return self
+
+    def _counts_add_up(self) -> None:
+        images, each = self.counts.images, self.counts.per_class
+        if each is None:
+            return
+        if isinstance(each, int):
+            each = dict.fromkeys(self.classes, each)
+        if stray := sorted(each.keys() ^ self.classes.keys()):
+            raise ValueError(f"counts.per_class: {stray[0]} is not both there and among the classes")
+        if "zero-shot" in self.tasks and images is not None and sum(each.values()) != images:
+            raise ValueError(f"counts.per_class: they add up to {sum(each.values())}, images says {images}")
+
+
+def _plain(word: str) -> str:
+    """A class's id or name without what sources write differently: case, `_`, `-`, `/`, runs of spaces."""
+    return " ".join(re.sub(r"[_/\s-]+", " ", word).split()).lower()
 
 
 def names_hash(names: Iterable[str]) -> str:

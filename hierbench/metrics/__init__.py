@@ -8,7 +8,8 @@ tasks.
 from hierbench.metrics.classification import accuracy
 from hierbench.metrics.entailment import entailment
 from hierbench.metrics.hierarchy import hierarchy
+from hierbench.metrics.multilabel import multilabel
 from hierbench.metrics.radial import hierarcaps
 from hierbench.metrics.ranking import retrieval
 
-__all__ = ["accuracy", "entailment", "hierarcaps", "hierarchy", "retrieval"]
+__all__ = ["accuracy", "entailment", "hierarcaps", "hierarchy", "multilabel", "retrieval"]

@@ -25,7 +25,7 @@ class Radial:
     precision: np.ndarray  # (N,) distinct predicted strings that are the image's own, as a share
     recall: np.ndarray  # (N,) share of the four levels at which some own caption is among the predictions
     tau: np.ndarray  # (S,) Kendall's tau of the four radii
-    predicted: np.ndarray  # (N, steps) row of the predicted caption among the 4 S
+    predicted: np.ndarray  # (N, steps) row of the predicted caption among the 4 S, −1 where the pool has none
     radius: np.ndarray  # (S, 4)
     owner: np.ndarray  # (S,)
 
@@ -60,8 +60,22 @@ def hierarcaps(geometry: Geometry, image, caption, owner, texts, root, steps: in
     return bootstrap.value(outcome.statistic(), len(outcome.precision))
 
 
-def radial_retrieval(geometry: Geometry, image, caption, owner, texts, root, steps: int = 50) -> Radial:
-    """The outcomes behind `hierarcaps`, image by image and sample by sample."""
+def radial_retrieval(
+    geometry: Geometry,
+    image,
+    caption,
+    owner,
+    texts,
+    root,
+    steps: int = 50,
+    *,
+    removed: np.ndarray | None = None,
+) -> Radial:
+    """The outcomes behind `hierarcaps`, image by image and sample by sample.
+
+    `removed` (N, 4 S) bool: captions that an image's pool lacks; the thresholds stay those of all captions.
+    Raises MetricError where an image's own captions are all removed, and as `hierarcaps`.
+    """
     if steps < 1:
         raise MetricError(f"steps must be at least 1, got {steps}")
     image = _checks.features(image, "image features")
@@ -76,17 +90,19 @@ def radial_retrieval(geometry: Geometry, image, caption, owner, texts, root, ste
 
     points = geometry.lift(caption)
     radius = geometry.radius(points, root=root)
+    gone = _removed(removed, owner, len(image), len(caption))
     predicted = torch.cat(
         [
-            _predictions(geometry.similarity(part, points), radius, steps)
-            for part in geometry.lift(image).split(ROWS)
+            _predictions(geometry.similarity(part, points), radius, steps, gone[start : start + ROWS])
+            for start, part in zip(range(0, len(image), ROWS), geometry.lift(image).split(ROWS), strict=True)
         ]
     ).numpy()
 
     own = np.zeros((len(image), string.max() + 1), bool)  # image x distinct string
     own[np.repeat(owner, LEVELS), string] = True
     guessed = np.zeros_like(own)
-    guessed[np.arange(len(image))[:, None], string[predicted]] = True
+    rows, at = np.nonzero(predicted >= 0)
+    guessed[rows, string[predicted[rows, at]]] = True
     found = np.zeros((len(image), LEVELS), bool)
     np.logical_or.at(found, owner, guessed[owner[:, None], string.reshape(-1, LEVELS)])
     radius = radius.numpy().reshape(-1, LEVELS)
@@ -100,13 +116,15 @@ def radial_retrieval(geometry: Geometry, image, caption, owner, texts, root, ste
     )
 
 
-def _predictions(similarity: Tensor, radius: Tensor, steps: int) -> Tensor:
-    """(N, M) similarities and (M,) radii -> (N, steps): the most similar caption within each threshold."""
+def _predictions(similarity: Tensor, radius: Tensor, steps: int, gone: Tensor | list) -> Tensor:
+    """(N, M) similarities and (M,) radii -> (N, steps): the most similar caption within each threshold, −1 = none."""
+    if len(gone):
+        similarity = similarity.masked_fill(gone, -torch.inf)
     thresholds = np.linspace(float(radius.min()), float(radius.max()), steps)
     thresholds = torch.from_numpy(thresholds).to(radius.dtype)
     entered_at = torch.searchsorted(thresholds, radius)  # the first threshold that a caption is within
     best = similarity.new_full((len(similarity),), -torch.inf)
-    winner = torch.zeros(len(similarity), dtype=torch.long)
+    winner = torch.full((len(similarity),), -1)
     predicted = []
     for step in range(steps):
         new = (entered_at == step).nonzero().flatten()
@@ -116,6 +134,20 @@ def _predictions(similarity: Tensor, radius: Tensor, steps: int) -> Tensor:
             best, winner = torch.where(better, value, best), torch.where(better, new[at], winner)
         predicted.append(winner)
     return torch.stack(predicted, 1)
+
+
+def _removed(removed: np.ndarray | None, owner: np.ndarray, images: int, captions: int) -> Tensor | list:
+    """The mask as a tensor, (images, captions); empty where nothing is removed."""
+    if removed is None:
+        return []
+    if np.shape(removed) != (images, captions):
+        raise MetricError(f"removed: expected shape {(images, captions)}, got {np.shape(removed)}")
+    removed = np.asarray(removed, bool)
+    left = np.zeros(images, bool)
+    np.logical_or.at(left, owner, ~removed.reshape(images, -1, LEVELS).all(2)[owner, np.arange(len(owner))])
+    if not left.all():
+        raise MetricError(f"removed: image {int(np.flatnonzero(~left)[0])} keeps no caption of its own")
+    return torch.from_numpy(removed)
 
 
 def _order_tau(radius: np.ndarray) -> np.ndarray:

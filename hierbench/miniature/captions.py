@@ -27,6 +27,7 @@ from hierbench.miniature.vocabulary import (
 
 LEVELS = 4
 PARAPHRASES = 4  # captions a level
+PART_LEVELS, PART_PARAPHRASES = 3, 2
 
 THING_TEMPLATES = ("{}", "the {}", "a photo of the {}.")
 COLOUR_TEMPLATES = ("something {}", "the {} thing", "a photo of something {}.")
@@ -132,15 +133,18 @@ Spoken = tuple[str, Meaning]
 
 
 def captions(scene: Scene) -> tuple[tuple[Caption, ...], ...]:
-    """(LEVELS, PARAPHRASES) captions that are true of a scene, distinct within a level.
+    """(LEVELS, PARAPHRASES) captions that are true of a scene: `captions_at` every level."""
+    return tuple(captions_at(scene, level) for level in range(1, LEVELS + 1))
 
-    Captions of a level differ in wording; those of a coarse level pick out a thing, a colour or the place.
+
+def captions_at(scene: Scene, level: int) -> tuple[Caption, ...]:
+    """PARAPHRASES different captions of one level, 1 to LEVELS, that are true of a scene.
+
+    They differ in wording; those of a coarse level pick out a thing, a colour or the place.
     """
-    draws = Draws("captions", scene.split, scene.index)
-    tellers = (_level_1, _level_2, _level_3, _level_4)
-    return tuple(
-        _distinct(level, PARAPHRASES, partial(tell, scene, draws)) for level, tell in enumerate(tellers, 1)
-    )
+    draws = Draws("captions", scene.split, scene.index, level)
+    tell = (_level_1, _level_2, _level_3, _level_4)[level - 1]
+    return _distinct(level, PARAPHRASES, partial(tell, scene, draws))
 
 
 def chain(scene: Scene) -> tuple[Caption, ...]:
@@ -156,11 +160,13 @@ def chain(scene: Scene) -> tuple[Caption, ...]:
     return tuple(Caption(text, level, meaning) for level, (text, meaning) in enumerate(spoken, 1))
 
 
-def part_captions(scene: Scene, position: int) -> tuple[tuple[Caption, ...], ...]:
-    """(3, 2) phrases for the box of one thing: group or colour, kind, kind in colour (no size in a crop)."""
-    draws = Draws("part", scene.split, scene.index, position)
-    thing = scene.things[position]
-    return tuple(_distinct(level, 2, partial(_part_phrase, thing, level, draws)) for level in (1, 2, 3))
+def part_captions(scene: Scene, position: int, level: int) -> tuple[Caption, ...]:
+    """PART_PARAPHRASES phrases for the box of one thing at level 1 to PART_LEVELS.
+
+    The levels are its group or colour, its kind, its kind in colour; size cannot be seen in a crop.
+    """
+    draws = Draws("part", scene.split, scene.index, position, level)
+    return _distinct(level, PART_PARAPHRASES, partial(_part_phrase, scene.things[position], level, draws))
 
 
 def words() -> tuple[str, ...]:

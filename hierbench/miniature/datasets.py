@@ -9,10 +9,10 @@ from functools import cache
 
 import numpy as np
 
-from hierbench.data.datasets import CaptionChains, Classification, Retrieval
+from hierbench.data.datasets import CaptionChains, Classification, MultiLabel, Retrieval
 from hierbench.data.manifests import Manifest, load_manifest
 from hierbench.errors import UnknownNameError
-from hierbench.miniature.captions import Caption, captions, chain, part_captions
+from hierbench.miniature.captions import LEVELS, Caption, captions_at, chain, part_captions
 from hierbench.miniature.scenes import SPLITS, Box, Scene, all_scenes, render, scene
 from hierbench.miniature.vocabulary import BACKGROUNDS, COLOURS, INVERSE, KINDS
 
@@ -61,14 +61,14 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
 # -------------------------------------------------------------------------------------------------- for tasks
 
 
-def dataset(name: str) -> Classification | Retrieval | CaptionChains:
+def dataset(name: str) -> Classification | MultiLabel | Retrieval | CaptionChains:
     """A dataset of the miniature by the name of its manifest, as `hierbench.data.readers` opens it."""
     return open_dataset(load_manifest(name), "released", "default")
 
 
 def open_dataset(
     manifest: Manifest, protocol: str, prompts: str
-) -> Classification | Retrieval | CaptionChains:
+) -> Classification | MultiLabel | Retrieval | CaptionChains:
     """What the reader `miniature` makes of a manifest. Raises UnknownNameError for a name not ours."""
     match manifest.name:
         case "miniature-things":
@@ -81,6 +81,16 @@ def open_dataset(
         case "miniature-backgrounds":
             chosen = all_scenes("test")[:LABELLED]
             labels = [list(BACKGROUNDS).index(scene.background) for scene in chosen]
+        case "miniature-objects":
+            images, present = multilabel()
+            return MultiLabel(
+                name=manifest.name,
+                images=images,
+                present=present,
+                class_ids=manifest.class_ids,
+                class_names=manifest.class_names(protocol),
+                templates=manifest.prompts(prompts),
+            )
         case "miniature":
             return _retrieval(manifest.name)
         case "miniature-chains":
@@ -148,7 +158,7 @@ def _full_truths(scene: Scene) -> list:
 
 def _retrieval(name: str) -> Retrieval:
     chosen = retrieval_scenes()
-    texts = [caption.text for scene in chosen for caption in captions(scene)[-1][:CAPTIONS_EACH]]
+    texts = [caption.text for scene in chosen for caption in captions_at(scene, LEVELS)[:CAPTIONS_EACH]]
     owner = np.repeat(np.arange(len(chosen), dtype=np.int64), CAPTIONS_EACH)
     return Retrieval(name, _images(chosen), tuple(texts), owner)
 
@@ -161,7 +171,7 @@ def _chains(name: str) -> CaptionChains:
         sample_ids=tuple(scene.id for scene in chosen),
         captions=tuple(tuple(caption.text for caption in chain(scene)) for scene in chosen),
         owner=np.arange(len(chosen), dtype=np.int64),
-        pool=tuple(captions(scene)[-1][0].text for scene in pool_scenes()),
+        pool=tuple(captions_at(scene, LEVELS)[0].text for scene in pool_scenes()),
     )
 
 
@@ -173,24 +183,24 @@ def _images(scenes) -> MiniatureImages:
 
 
 @dataclass(frozen=True)
-class Part:
-    """One thing of a training scene: its box in pixels and (3, 2) phrases, coarse to fine."""
-
-    box: Box
-    captions: tuple[tuple[Caption, ...], ...]
-
-
-@dataclass(frozen=True)
 class TrainingSample:
-    """A scene to train on: (64, 64, 3) uint8 pixels, (4, 4) captions from general to full, a part a thing."""
+    """A scene to train on: (64, 64, 3) uint8 pixels and a box for each thing. Captions are told when asked for."""
 
+    scene: Scene
     pixels: np.ndarray
-    captions: tuple[tuple[Caption, ...], ...]
-    parts: tuple[Part, ...]
+    boxes: tuple[Box, ...]
+
+    def captions(self, level: int) -> tuple[Caption, ...]:
+        """Captions of the scene, level 1 to 4."""
+        return captions_at(self.scene, level)
+
+    def part_captions(self, position: int, level: int) -> tuple[Caption, ...]:
+        """Phrases for a box, level 1 to 3."""
+        return part_captions(self.scene, position, level)
 
     def crop(self, position: int) -> np.ndarray:
-        """The pixels in the box of a part, a view."""
-        left, top, right, bottom = self.parts[position].box
+        """The pixels in a box, a view."""
+        left, top, right, bottom = self.boxes[position]
         return self.pixels[top:bottom, left:right]
 
 
@@ -198,8 +208,7 @@ def training_sample(index: int) -> TrainingSample:
     """Sample `index` of the TRAINING_SAMPLES; raises IndexError beyond them."""
     shown = scene("train", index)
     drawn = render(shown)
-    parts = tuple(Part(box, part_captions(shown, position)) for position, box in enumerate(drawn.boxes))
-    return TrainingSample(drawn.pixels, captions(shown), parts)
+    return TrainingSample(shown, drawn.pixels, drawn.boxes)
 
 
 TRAINING_SAMPLES = SPLITS["train"]

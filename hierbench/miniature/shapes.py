@@ -16,25 +16,22 @@ import numpy as np
 Colour = tuple[float, ...]  # one number a channel of the canvas
 
 OUTLINE = 1.1  # pixels of ink around a body
-MARGIN = 3  # pixels around a sprite's [−1, 1]²: the outline, and corners that a tilt moves out
+MARGIN = 3  # pixels around a sprite's [−1, 1]², for the outline
 
 
 class Pen:
     """Draws on a canvas (channels, H, W) of doubles in coordinates of its own, inside a window around them.
 
-    `x, y` is the pixel corner that becomes the origin, `radius` how many pixels are 1, `turn` (cosine, sine)
-    the tilt.
+    `x, y` is the pixel corner that becomes the origin, `radius` how many pixels are 1.
     """
 
-    def __init__(self, canvas, x, y, radius, *, turn=(1.0, 0.0), reach=1.0):
+    def __init__(self, canvas, x, y, radius, *, reach=1.0):
         height, width = canvas.shape[1:]
         extent = int(radius * reach) + MARGIN
         left, top = max(x - extent, 0), max(y - extent, 0)
         self.window = canvas[:, top : min(y + extent, height), left : min(x + extent, width)]
-        right = (np.arange(left, left + self.window.shape[2]) + (0.5 - x)) / radius
-        down = ((np.arange(top, top + self.window.shape[1]) + (0.5 - y)) / radius)[:, None]
-        cosine, sine = turn
-        self.u, self.v = right * cosine + down * sine, down * cosine - right * sine
+        self.u = (np.arange(left, left + self.window.shape[2]) + (0.5 - x)) / radius
+        self.v = ((np.arange(top, top + self.window.shape[1]) + (0.5 - y)) / radius)[:, None]
         self.radius = radius
 
     # ----------------------------------------------------------------------------------------------- painting
@@ -157,12 +154,12 @@ class Sprite:
 
 
 @lru_cache(maxsize=2048)
-def sprite(kind: str, radius: int, turn: tuple[float, float]) -> Sprite:
-    """The thing with the given half width in pixels and tilt (cosine, sine); S = 2 (radius + MARGIN)."""
+def sprite(kind: str, radius: int) -> Sprite:
+    """The thing with the given half width in pixels; S = 2 (radius + MARGIN)."""
     side = 2 * (radius + MARGIN)
     canvas = np.empty((5, side, side))
     canvas[:] = np.array(NOTHING)[:, None, None]
-    DRAW[kind](Pen(canvas, side // 2, side // 2, radius, turn=turn))
+    DRAW[kind](Pen(canvas, side // 2, side // 2, radius))
     covered = canvas[0] < 1.0
     rows, columns = np.flatnonzero(covered.any(1)), np.flatnonzero(covered.any(0))
     canvas.setflags(write=False)

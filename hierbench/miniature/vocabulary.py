@@ -92,8 +92,8 @@ COLOURS: dict[str, tuple[int, int, int]] = {
 }
 """Colour words and the RGB of a body of that colour, before a small change from scene to scene."""
 
-SIZES: dict[str, tuple[int, int]] = {"large": (14, 16), "small": (8, 10)}
-"""Size words and the smallest and largest radius (half the width), pixels."""
+SIZES: dict[str, int] = {"large": 16, "small": 10}
+"""Size words and the radius (half the width), pixels."""
 
 BACKGROUNDS: dict[str, tuple[str, ...]] = {
     "sky": ("in the sky", "among the clouds"),

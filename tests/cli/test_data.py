@@ -1,4 +1,6 @@
-"""`hierbench data grit-prepare`: raw tars in, shards, a table and one line for what is wrong."""
+"""`hierbench data`: datasets prepared, checked, shown and exported; GRIT's raw tars into shards; one line for what is
+wrong.
+"""
 
 import io
 import json
@@ -60,3 +62,124 @@ def test_what_it_refuses_it_refuses_in_one_line(hierbench, tmp_path, words, line
     assert done.err.count("\n") == 1
     assert line in done.err
     assert (tmp_path / "raw" / "0.tar").read_bytes() == before
+
+
+# ---------------------------------------------------------------------------------------------------- datasets
+
+MANIFEST = """
+title: Tiny
+reader: imagefolder
+tasks: [zero-shot]
+fit: crop
+split: test
+licence: none
+counts: {images: 4}
+sources: [{kind: manual, reader: imagefolder, how: Ask the authors.}]
+templates: ["a photo of a {}."]
+classes: {cat: tabby, dog: poodle}
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """The options that make the dataset `tiny` known; its images lie in `source`."""
+    from hierbench.data import manifests
+
+    monkeypatch.setattr(manifests, "_registered", {})
+    (tmp_path / "tiny.yaml").write_text(MANIFEST)
+    for number in range(4):
+        path = tmp_path / "source" / ("cat", "dog")[number % 2] / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 30), (60 * number, 90, 200)).save(path)
+    return ["--manifest", "tiny.yaml"]
+
+
+def rows(text):
+    return {line.split()[0]: line.split(maxsplit=1)[1] for line in text.splitlines()[1:]}
+
+
+def test_a_dataset_from_preparing_to_export(hierbench, tmp_path, tiny):
+    missing = hierbench("data", "prepare", "tiny", *tiny)
+    assert (missing.status, missing.out) == (2, "")
+    assert "Ask the authors. Then run `hierbench data prepare tiny --from PATH`" in missing.err
+    done = hierbench("data", "prepare", "tiny", "--from", "source", *tiny)
+    assert done.status == 0, done.err
+    facts = rows(done.out)
+    assert (facts["images"], facts["classes"]) == ("4", "2 of 2 occur")
+    again = hierbench("data", "prepare", "tiny", "--from", "source", "--workers", 1, "--json", *tiny)
+    assert "is prepared already" in again.err
+    document = json.loads(again.out)
+    assert (document["fresh"], document["fingerprint"]) == (False, facts["fingerprint"])
+
+    checked = hierbench("data", "verify", "tiny", "--pixels", *tiny)
+    assert checked.status == 0, checked.err
+    assert rows(checked.out)["fingerprint"] == facts["fingerprint"]
+    assert "as it was prepared" in checked.err
+    in_place = hierbench("data", "verify", "tiny", "--pixels", "--json", "--data", "tiny=source", *tiny)
+    document = json.loads(in_place.out)
+    assert f"pixels and labels  {document['pixels']}" in checked.out
+    assert document["prepared"] is False
+
+    shown = hierbench("data", "show", "tiny", "-o", "sheet.png", "-n", 3, *tiny)
+    assert shown.status == 0, shown.err
+    assert "prepared" in shown.out
+    assert "cat = tabby" in shown.out
+    assert Image.open(tmp_path / "sheet.png").format == "PNG"
+    document = json.loads(hierbench("data", "show", "tiny", "--json", *tiny).out)
+    assert (document["state"], document["classes"]["dog"]) == ("prepared", "poodle")
+
+    assert hierbench("data", "export", "tiny", "--format", "wds", "-o", "wds", *tiny).status == 0
+    assert (tmp_path / "wds" / "classnames.txt").read_text() == "tabby\npoodle\n"
+    listed = json.loads(hierbench("datasets", "--json", *tiny).out)["datasets"]
+    assert [row["state"] for row in listed if row["name"] == "tiny"] == ["prepared"]
+
+
+def test_part_of_a_dataset_and_damage_are_said(hierbench, tmp_path, tiny):
+    (tmp_path / "source" / "cat" / "0.jpg").unlink()
+    done = hierbench("data", "prepare", "tiny", "--from", "source", "--out", "there", *tiny)
+    assert done.status == 0
+    assert "not the whole test: 3 images instead of 4" in done.err
+    assert "released+partial" in done.err
+    assert f"--data tiny={tmp_path / 'there'}" in done.err
+    shard = tmp_path / "there" / "images-00000.parquet"
+    content = shard.read_bytes()
+    shard.write_bytes(content.replace(b"JFIF", b"JFIG", 1))
+    broken = hierbench("data", "verify", "tiny", "--data", "tiny=there", *tiny)
+    assert (broken.status, broken.out) == (2, "")
+    assert broken.err.count("\n") == 1
+    assert "images-00000.parquet has SHA-256" in broken.err
+    shard.unlink()
+    listed = json.loads(hierbench("datasets", "--json", "--data", "tiny=there", *tiny).out)["datasets"]
+    assert [(row["state"], row["ready"]) for row in listed if row["name"] == "tiny"] == [("damaged", False)]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["prepare", "tinny"], "did you mean tiny"),
+        (["prepare", "tiny", "--from", "nowhere"], "--from nowhere: there is no such file or folder"),
+        (["prepare", "miniature"], "is built in"),
+        (["prepare", "tiny", "--from", "source", "--out", "source"], "exists and holds no prepared dataset"),
+        (["prepare", "tiny", "--from", "tiny.yaml"], "neither a folder nor an archive"),
+        (["prepare", "tiny", "--from", "source", "--workers", "0"], "'--workers'"),
+        (["verify", "tiny"], "is not on this machine. Ask the authors."),
+        (["show", "tiny", "-o", "sheet.png"], "is not on this machine. Ask the authors."),
+        (["show", "tiny", "--data", "tiny=source", "-o", "source/cat/0.jpg/s.png"], "cannot be written"),
+        (
+            ["export", "tiny", "-o", "out", "--data", "tiny=source", "--format", "zip"],
+            "no export format 'zip'",
+        ),
+        (["export", "tiny", "-o", "source", "--data", "tiny=source"], "is not an empty folder"),
+        (["export", "tiny", "-o", "out", "--protocol", "x", "--data", "tiny=source"], "no protocol 'x'"),
+    ],
+)
+def test_wrong_input_is_one_line(hierbench, tmp_path, tiny, words, line):
+    done = hierbench("data", *words, *tiny)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("hierbench: error: ")
+    assert done.err.count("\n") == 1
+    assert line in done.err
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".lock") == [
+        "source",
+        "tiny.yaml",
+    ]

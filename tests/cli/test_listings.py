@@ -147,3 +147,62 @@ def test_cache_with_embeddings(hierbench, tmp_path):
     )
     assert hierbench("cache", "prune", "--all").out.startswith("deleted 1 sections, ")
     assert json.loads(hierbench("cache", "stats", "--json").out)["bytes"] == 0
+
+
+def small_imagenet(folder):
+    from PIL import Image
+
+    for row, wnid in enumerate(("n03773504", "n04008634", "n01440764")):
+        (folder / wnid).mkdir(parents=True)
+        for shade in (40, 160):
+            Image.new("RGB", (20, 20), (shade, 80 * row, 255 - shade)).save(folder / wnid / f"{shade}.png")
+    return folder
+
+
+def test_measured_errata(hierbench, tmp_path):
+    words = ["--measure", "random", "--data", f"imagenet={small_imagenet(tmp_path / 'i')}", "--workers", "0"]
+    done = hierbench("errata", *words)
+    assert done.status == 0, done.err
+    rows = [line for line in done.out.splitlines() if "zero-shot/imagenet" in line and "top1" in line]
+    assert len(rows) == 1
+    assert "lost-end-token: the model's family does not make this mistake." in done.out
+    assert "hierbench data prepare food101" in done.err
+    assert "for retrieval/coco" not in done.err  # this model does not make the mistake
+    document = json.loads(hierbench("errata", *words, "--json").out)
+    assert document["model"] == "random"
+    effects = {(e["task"], e["metric"]): e for e in document["effects"]}
+    assert effects["zero-shot/imagenet", "top1"]["n"] == 6
+    assert effects["zero-shot/food101", ""]["status"] == "skipped"
+    assert {
+        "dataset": "food101",
+        "tasks": ["zero-shot/food101"],
+        "command": "hierbench data prepare food101",
+    } in (document["missing"])
+
+
+def test_measured_errata_of_a_checkpoint(hierbench):
+    done = hierbench("errata", "--measure", "--family", "random", "--checkpoint", "sphere", "--name", "ours")
+    assert done.status == 0, done.err
+    assert done.out.startswith("ours: ")
+    assert "(nothing was measured)" in done.out
+    assert "hierbench data prepare imagenet" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("random", "a model goes with --measure"),
+        ("--measure", "--measure takes one model"),
+        ("--measure random --family meru --checkpoint x.pth", "--measure takes one model"),
+        ("--measure hycoclip-vit-bb", "no model 'hycoclip-vit-bb': did you mean hycoclip-vit-b"),
+        ("--measure gone.pth", "gone.pth"),
+        ("--measure random --data cooc=.", "no dataset 'cooc': did you mean coco"),
+        ("--measure random --device tpu", "no device 'tpu'"),
+        ("--measure random --data-dir gone", "--data-dir gone: there is no such folder"),
+    ],
+)
+def test_mistakes_of_measured_errata(hierbench, words, line):
+    done = hierbench("errata", *words.split())
+    assert (done.status, done.out) == (2, "")
+    assert line in done.err
+    assert "Traceback" not in done.err

@@ -286,3 +286,28 @@ def test_an_adapter_and_a_manifest_of_ones_own(hierbench, tmp_path, monkeypatch)
     )
     assert done.status == 0, done.err
     assert "\nours " in done.out
+
+
+def test_a_suite_runs_what_is_there_and_lists_the_rest(hierbench, tmp_path):
+    """One dataset of two suites is present: it is measured, the others are named with the command, status 0."""
+    for row, wnid in enumerate(("n03773504", "n01440764")):
+        from PIL import Image
+
+        (tmp_path / "data/imagenet" / wnid).mkdir(parents=True)
+        Image.new("RGB", (20, 20), (40, 80 * row, 200)).save(tmp_path / "data/imagenet" / wnid / "a.png")
+    words = ["run", "random", "--suite", "all", "--data-dir", "data", "--workers", "0", "--out", "here"]
+    done = hierbench(*words)
+    assert done.status == 0, done.err
+    assert "All tasks" in done.out
+    assert "Avg." not in done.out  # of one dataset
+    for name in ("food101", "flickr30k", "voc2007", "hierarcaps-clean"):
+        assert f"  hierbench data prepare {name}" in done.err
+    assert "hierbench data prepare imagenet" not in done.err
+    assert "for pep-v1-radial" not in done.err  # not for want of data: the model has cones
+    assert "--data NAME=PATH" in done.err
+    document = json.loads(hierbench(*words, "--json").out)
+    missing = {entry["dataset"]: entry for entry in document["missing"]}
+    assert missing["coco-objects"] == {
+        "dataset": "coco-objects", "tasks": ["multilabel/coco"], "command": "hierbench data prepare coco-objects",
+    }  # fmt: skip
+    assert "average" not in document["table"]["rows"][0]["cells"]

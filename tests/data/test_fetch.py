@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hierbench.data import fetch
-from hierbench.errors import CheckpointError
+from hierbench.data import download, fetch
+from hierbench.data.cache import cache_dir
+from hierbench.errors import CheckpointError, DataError
 from hierbench.registry import ModelEntry
 
 CONTENT = bytes(range(256)) * 2000
@@ -116,10 +117,10 @@ def test_a_server_that_always_cuts_is_given_up(entry, server):
     server.cuts = [1000] * 50
     with pytest.raises(CheckpointError, match="cut after 5,000 of 512,000"):
         fetch.checkpoint(entry)
-    assert server.requests == fetch.TRIES
+    assert server.requests == download.TRIES
 
 
-@pytest.mark.parametrize(("status", "tries"), [(404, 1), (403, 1), (503, fetch.TRIES)])
+@pytest.mark.parametrize(("status", "tries"), [(404, 1), (403, 1), (503, download.TRIES)])
 def test_http_errors_are_one_line(entry, server, status, tries):
     server.status = status
     with pytest.raises(CheckpointError, match=f"HTTP {status}") as caught:
@@ -138,14 +139,14 @@ def test_size_of_the_catalog_is_checked_before_a_byte_is_stored(server):
     entry = ModelEntry(name="m", family="clip", url=server.url, size=17)
     with pytest.raises(CheckpointError, match=r"has 512,000 bytes, the catalog .* says 17"):
         fetch.checkpoint(entry)
-    assert leftovers(fetch.cache_dir() / "checkpoints" / "m" / "weights.pth") == []
+    assert leftovers(cache_dir() / "checkpoints" / "m" / "weights.pth") == []
 
 
 def test_hash_of_the_catalog_is_checked_and_nothing_wrong_is_kept(server):
     entry = ModelEntry(name="m", family="clip", url=server.url, sha256="0" * 64)
     with pytest.raises(CheckpointError, match=f"has SHA-256 {DIGEST} instead of 0000"):
         fetch.checkpoint(entry)
-    assert leftovers(fetch.cache_dir() / "checkpoints" / "m" / "weights.pth") == []
+    assert leftovers(cache_dir() / "checkpoints" / "m" / "weights.pth") == []
     right = ModelEntry(name="m", family="clip", url=server.url, size=len(CONTENT), sha256=DIGEST)
     assert fetch.checkpoint(right).read_bytes() == CONTENT
 
@@ -160,7 +161,7 @@ def test_a_damaged_file_is_refused_offline_and_fetched_again_online(entry, serve
 
 
 def test_a_file_laid_there_by_hand_is_taken_and_recorded(entry, server):
-    folder = fetch.cache_dir() / "checkpoints" / "some-model"
+    folder = cache_dir() / "checkpoints" / "some-model"
     folder.mkdir(parents=True)
     (folder / "weights.pth").write_bytes(b"mine")
     assert fetch.checkpoint(entry, offline=True).read_bytes() == b"mine"
@@ -169,14 +170,14 @@ def test_a_file_laid_there_by_hand_is_taken_and_recorded(entry, server):
 
 
 def test_a_disk_without_room_is_said_before_the_download(entry, server, monkeypatch):
-    monkeypatch.setattr(fetch.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10})())
+    monkeypatch.setattr(download.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10})())
     with pytest.raises(CheckpointError, match="no room for 512,000 bytes"):
         fetch.checkpoint(entry)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_disk_that_fills_up_is_one_line(entry, server):
-    folder = fetch.cache_dir() / "checkpoints" / "some-model"
+    folder = cache_dir() / "checkpoints" / "some-model"
     folder.mkdir(parents=True)
     (folder / "weights.pth.part").symlink_to("/dev/full")
     with pytest.raises(CheckpointError, match=r"cannot be written \(No space left on device\)"):
@@ -274,7 +275,7 @@ def hub_entry(repo="org/model", file="weights.pth", **more):
 def test_a_hub_file_is_fetched_recorded_and_found_offline(hub):
     path = fetch.checkpoint(hub_entry())
     assert path.read_bytes() == CONTENT
-    record = json.loads((fetch.cache_dir() / "checkpoints" / "hub-model" / "weights.pth.json").read_text())
+    record = json.loads((cache_dir() / "checkpoints" / "hub-model" / "weights.pth.json").read_text())
     assert record == {"source": str(path), "size": len(CONTENT), "sha256": DIGEST}
     asked = hub.requests
     assert fetch.checkpoint(hub_entry(), offline=True) == path
@@ -323,3 +324,8 @@ def test_hub_offline_is_undone_afterwards(hub):
         hf_hub_download("org/model", "weights.pth")
     assert hub.requests == 0
     assert not constants.HF_HUB_OFFLINE
+
+
+def test_failures_of_the_hub_are_data_errors_for_datasets(hub):
+    with pytest.raises(DataError, match="dataset org/nothing: no such hub repository"):
+        download.hub_dataset("org/nothing", patterns=("test/*",))

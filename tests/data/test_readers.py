@@ -431,7 +431,7 @@ def test_the_miniature_opens_without_a_path_and_has_what_its_manifest_counts(nam
         counts["captions"] = sum(len(c) if isinstance(c, tuple) else 1 for c in data.captions)
     if hasattr(data, "sample_ids"):
         counts["samples"] = len(data.sample_ids)
-    assert manifest.counts.model_dump() == counts
+    assert manifest.counts.model_dump(exclude={"per_class"}) == counts
     assert getattr(data, "class_ids", ()) == manifest.class_ids
     assert decode(data.images.read(data.images.ids[0]), name).mode == "RGB"
 

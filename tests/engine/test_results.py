@@ -13,7 +13,17 @@ from hierbench import results
 from hierbench.contracts import Estimate
 from hierbench.errors import OutputError
 from hierbench.files import replacing, safe_name
-from hierbench.results import Record, Results, read_items, read_results, record_path, write_record, write_run
+from hierbench.results import (
+    Record,
+    Results,
+    protocol_name,
+    protocol_parts,
+    read_items,
+    read_results,
+    record_path,
+    write_record,
+    write_run,
+)
 
 
 def record(model="m", task="retrieval/coco", **state):
@@ -221,3 +231,18 @@ def test_names_never_share_a_file(names):
 def test_task_names_never_share_a_file(tmp_path):
     names = ("a/b", "a__b", "a_b", "a//b", "a/b/")
     assert len({record_path(tmp_path, "m", name) for name in names}) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("parts", "name"),
+    [
+        (("released", "", "default"), "released"),
+        (("corrected", "", "photo"), "corrected+photo"),
+        (("released", "whole-set", "default"), "released+whole-set"),
+        (("released", "whole-set", "photo"), "released+whole-set+photo"),
+    ],
+)
+def test_the_protocols_name_and_its_parts(parts, name):
+    assert protocol_name(*parts) == name
+    assert protocol_parts(name) == parts
+    assert protocol_name("released", "a+b") == "released+a-b"

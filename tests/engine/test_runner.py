@@ -538,3 +538,88 @@ def test_a_plan_tells_of_models_that_do_not_load(fakes, things, loads, tmp_path)
     assert not (tmp_path / "out").exists()
     with pytest.raises(CheckpointError):
         plan([("fake", "bad.pth")], [fakes.Task()])
+
+
+# ------------------------------------------------------------------------------------------------ protocols
+
+
+class Aware:
+    """A fake whose released evaluator shifts the texts' features."""
+
+    def __init__(self, fakes, shift=0.0, said="whole"):
+        self.fakes, self.shift = fakes, shift
+        self.inner = fakes.Adapter()
+        self.inner.card = replace(self.inner.card, tokenizing=said)
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def preprocess(self, image, fit):
+        return self.inner.preprocess(image, fit)
+
+    def encode_images(self, pixels):
+        return self.inner.encode_images(pixels)
+
+    def encode_texts(self, texts):
+        return self.inner.encode_texts(texts) + self.shift
+
+    def under(self, protocol):
+        return Aware(self.fakes, 100.0, "cut") if protocol == "released" else Aware(self.fakes)
+
+
+class TextTask:
+    """Mean of the text features, so that what the adapter does to texts shows."""
+
+    def __new__(cls, fakes):
+        class Mean(fakes.Task):
+            def score(self, geometry, embeddings, data):
+                from hierbench.contracts import Estimate, Scores
+
+                return Scores({"mean": Estimate(float(embeddings.text_features.mean()))}, 4)
+
+        return Mean()
+
+
+def test_an_adapter_is_asked_for_the_model_as_the_protocol_has_it(fakes, things, tmp_path):
+    """The store and a folder of results keep the two apart, and images serve both."""
+    adapter, task, out = Aware(fakes), TextTask(fakes), tmp_path / "out"
+    wrong = run(adapter, [task], out=out)[0]
+    right = run(adapter, [task], out=out, protocol="corrected")[0]
+    assert wrong.metrics["mean"].value == pytest.approx(right.metrics["mean"].value + 100)
+    assert [r.provenance["tokenizing"] for r in (wrong, right)] == ["cut", "whole"]
+    assert [r.protocol for r in (wrong, right)] == ["released", "corrected"]
+    assert wrong.provenance["encoded"] == {"images": 20, "texts": 4}
+    assert right.provenance["encoded"] == {"images": 0, "texts": 4}
+    assert run(adapter, [task])[0].metrics == wrong.metrics  # from the store
+    again = run(adapter, [task], protocol="corrected")[0]
+    assert again.metrics == right.metrics
+    assert again.provenance["encoded"] == {"images": 0, "texts": 0}
+
+
+def test_a_record_of_other_tokens_is_not_kept(fakes, things, tmp_path):
+    adapter, task = Aware(fakes), TextTask(fakes)
+    first = run(adapter, [task], out=tmp_path)[0]
+    assert run(adapter, [task], out=tmp_path)[0] == first  # kept, with its time
+    plain = fakes.Adapter()  # the same weights, name and protocol
+    other = run(plain, [task], out=tmp_path)[0]
+    assert other.metrics["mean"].value == pytest.approx(first.metrics["mean"].value - 100)
+
+
+def test_images_that_are_not_the_protocols_name_the_record(fakes, images, opens, tmp_path):
+    class Odd:
+        variant = "whole-set"
+
+        def __getattr__(self, name):
+            return getattr(fakes.dataset(images), name)
+
+    opens(things=Odd())
+    task = fakes.Task()
+    [record] = run(fakes.Adapter(), [task], out=tmp_path)
+    assert record.protocol == "released+whole-set"
+    assert run(fakes.Adapter(), [task], out=tmp_path)[0] == record
+    assert run(fakes.Adapter(), [task], prompts="photo")[0].protocol == "released+whole-set+photo"
+    [failed] = run(fakes.Adapter(), [fakes.Task(fails=True)])
+    assert (failed.status, failed.protocol) == ("failed", "released+whole-set")
+    opens(things=fakes.dataset(images))  # the same facts, but now the protocol's own images
+    assert run(fakes.Adapter(), [task], out=tmp_path)[0].protocol == "released"
+    assert task.scored == [20, 20, 20]

@@ -7,7 +7,8 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from hierbench.contracts import Estimate
 from hierbench.errors import OutputError, UnknownNameError
 from hierbench.leaderboard.compare import against_published, compare
-from hierbench.metrics import bootstrap
+from hierbench.metrics import bootstrap, multilabel
+from hierbench.metrics.multilabel import map_statistic
 from hierbench.results import Record, write_record
 
 
@@ -190,3 +191,22 @@ def test_against_published(tmp_path):
     assert auc.note == "measured under protocol corrected, measured on at most 7 items"
     with pytest.raises(UnknownNameError, match="did you mean ARGENT-S"):
         against_published("a", "ARGENT-T", [tmp_path])
+
+
+def test_multilabel(tmp_path, draws):
+    """The statistic of the metric on the same resamples (tests/metrics holds it against scikit-learn)."""
+    rng = np.random.default_rng(0)
+    present, ignored = rng.random((40, 3)) < 0.3, rng.random((40, 3)) < 0.1
+    scores = {
+        m: np.float32(rng.integers(0, 9, (40, 3)) / 8 + present * gain) for m, gain in (("a", 0.4), ("b", 0))
+    }
+
+    ids = [f"i{k}" for k in range(40)]
+    for m in "ab":
+        items = {"images": {"image_id": ids, "scores": scores[m], "present": present, "ignored": ignored}}
+        save(tmp_path, m, "multilabel/voc2007", multilabel(scores[m], present, ignored), items)
+    (found,) = compare("a", "b", [tmp_path], "uncha")
+    figures = {m: map_statistic(scores[m], present, ignored)(draws)["map"] for m in "ab"}
+    paired = figures["a"] - figures["b"]
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(paired, [0.025, 0.975])))
+    assert found.difference > 0

@@ -169,10 +169,55 @@ def test_average_needs_all_sixteen_datasets():
     assert "16 datasets" in table.footnotes[cells["b"].notes[0]]
 
 
-def test_average_never_mixes_protocols():
-    mixed = [record("a", task, 30.0, "mean_per_class") for task in SIXTEEN[:8]]
-    mixed += [record("a", task, 30.0, "mean_per_class", protocol="corrected") for task in SIXTEEN[8:]]
-    assert "average" not in keys(tables.build(mixed))
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"protocol": "corrected"},
+        {"protocol": "released+photo"},
+        {"protocol": "released+whole-set"},  # images that are not the protocol's
+        {"limit": 50},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("layout", ["argent", "hycoclip", "uncha", "all"])
+def test_average_never_mixes_ways_of_measuring(layout, other):
+    sixteen = next(c.average_over for c in tables.layout(layout).columns if c.average_over)
+    mixed = [record("a", task, 30.0, "mean_per_class") for task in sixteen[:-1]]
+    assert "average" in keys(tables.build([*mixed, record("a", sixteen[-1], 30.0, "mean_per_class")], layout))
+    mixed.append(record("a", sixteen[-1], 30.0, "mean_per_class", **other))
+    assert "average" not in keys(tables.build(mixed, layout))
+
+
+def test_an_average_of_whole_variants_says_so():
+    """All sixteen under one other protocol are an average of that protocol."""
+    both = [record("a", task, 30.0, "mean_per_class") for task in SIXTEEN]
+    both += [record("b", task, 40.0, "mean_per_class", protocol="corrected") for task in SIXTEEN]
+    averages = [c for c in tables.build(both).columns if c.average_over]
+    assert [c.variant for c in averages] == ["released", "corrected"]
+
+
+@pytest.mark.parametrize("layout", ["argent", "hycoclip", "uncha", "all"])
+def test_averages_are_over_the_sixteen_datasets(layout):
+    """In UNCHA's evaluator with SUN397 in TFDS' split, so that a run of the other split gives no average there."""
+    (average,) = [c for c in tables.layout(layout).columns if c.average_over]
+    assert len(set(average.average_over)) == 16
+    sun397 = "zero-shot/sun397-tfds" if layout == "uncha" else "zero-shot/sun397"
+    assert sun397 in average.average_over
+    assert {task.replace("-tfds", "") for task in average.average_over} == set(SIXTEEN)
+    from hierbench import registry
+
+    assert set(average.average_over) <= set(registry.task_factories())
+
+
+def test_other_images_than_the_protocols_have_a_column_of_their_own():
+    table = tables.build(
+        [record("a"), record("b", protocol="released+whole-set+photo"), record("c", value=3.0)]
+    )
+    assert [c.variant for c in table.columns] == [
+        "released, default prompts",
+        "released+whole-set, photo prompts",
+    ]
+    assert table.remarks[0].startswith("Protocol released+whole-set and released, prompts default and photo")
 
 
 def test_models_that_share_a_name_get_rows_of_their_own():

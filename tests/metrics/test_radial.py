@@ -165,3 +165,33 @@ def test_bad_input(changes, complaint):
     names = ("image", "caption", "owner", "texts", "root")
     with pytest.raises(MetricError, match=complaint):
         metrics.hierarcaps(Sphere(), **{**dict(zip(names, case(0), strict=True)), **changes})
+
+
+def test_removed_captions_are_never_predicted():
+    """Removing a caption of an image equals scoring that image against the others, at the same thresholds."""
+    image, caption, owner, _, root = case(3)
+    texts = [[f"{sample} {level}" for level in range(4)] for sample in range(len(owner))]  # all different
+    removed = np.random.default_rng(0).random((len(image), 4 * len(owner))) < 0.5
+    removed[np.repeat(owner, 4) == np.arange(len(image))[:, None]] = False
+    for geometry in (Lorentz(1.0), Sphere()):
+        found = radial_retrieval(geometry, image, caption, owner, texts, root, 20, removed=removed)
+        points = geometry.lift(torch.from_numpy(caption.reshape(-1, caption.shape[-1])))
+        scores = geometry.similarity(geometry.lift(torch.from_numpy(image)), points).numpy()
+        radius = found.radius.reshape(-1)
+        thresholds = np.linspace(float(radius.min()), float(radius.max()), 20).astype(radius.dtype)
+        for row in range(len(image)):
+            for step, threshold in enumerate(thresholds):
+                within = [at for at in range(len(radius)) if radius[at] <= threshold and not removed[row, at]]
+                best = max(within, key=lambda at: (scores[row, at], -at)) if within else -1
+                assert found.predicted[row, step] == best
+        assert (found.predicted == -1).any()  # some thresholds hold removed captions alone
+        assert (found.precision <= 1).all()
+        whole = radial_retrieval(geometry, image, caption, owner, texts, root, 20)
+        nothing = radial_retrieval(
+            geometry, image, caption, owner, texts, root, 20, removed=np.zeros_like(removed)
+        )
+        np.testing.assert_array_equal(whole.predicted, nothing.predicted)
+    with pytest.raises(MetricError, match="expected shape"):
+        radial_retrieval(Lorentz(1.0), image, caption, owner, texts, root, removed=removed.T)
+    with pytest.raises(MetricError, match="image 0 keeps no caption of its own"):
+        radial_retrieval(Lorentz(1.0), image, caption, owner, texts, root, removed=np.ones_like(removed))

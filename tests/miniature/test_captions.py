@@ -147,7 +147,8 @@ def test_part_captions_are_about_their_thing(scenes):
     for shown in scenes[:200]:
         for position, thing in enumerate(shown.things):
             alone = Meaning((Mention(thing.kind, thing.colour, thing.size),))
-            for told in part_captions(shown, position):
+            for level in (1, 2, 3):
+                told = part_captions(shown, position, level)
                 assert len({caption.text for caption in told}) == 2
                 for caption in told:
                     assert understand(caption.text) == caption.meaning

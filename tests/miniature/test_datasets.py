@@ -12,6 +12,7 @@ from hierbench.data.datasets import CaptionChains, Classification, Retrieval
 from hierbench.data.manifests import load_manifest
 from hierbench.errors import UnknownNameError
 from hierbench.miniature import all_scenes, captions, chain, datasets, is_true, render, scene
+from hierbench.miniature.captions import part_captions
 from hierbench.miniature.vocabulary import KINDS
 
 
@@ -138,12 +139,11 @@ def test_training_samples_have_captions_and_a_part_for_each_thing():
         sample, shown = miniature.training_sample(index), scene("train", index)
         assert sample.pixels.shape == (64, 64, 3)
         assert sample.pixels.dtype == np.uint8
-        assert sample.captions == captions(shown)
-        assert len(sample.parts) == len(shown.things)
-        for position, part in enumerate(sample.parts):
-            left, top, right, bottom = part.box
+        assert tuple(sample.captions(level) for level in (1, 2, 3, 4)) == captions(shown)
+        assert len(sample.boxes) == len(shown.things)
+        for position, (left, top, right, bottom) in enumerate(sample.boxes):
             assert np.array_equal(sample.crop(position), render(shown).pixels[top:bottom, left:right])
-            assert [len(level) for level in part.captions] == [2, 2, 2]
+            assert sample.part_captions(position, 2) == part_captions(shown, position, 2)
     with pytest.raises(IndexError, match="20000"):
         miniature.training_sample(miniature.TRAINING_SAMPLES)
 

@@ -7,13 +7,15 @@ import pytest
 import torch
 from PIL import Image
 
-from hierbench.contracts import Fit, ModelAdapter
+from hierbench.contracts import Fit, ModelAdapter, ProtocolAware
 from hierbench.data.fetch import sha256
 from hierbench.errors import CheckpointError, EncodingError, UsageError
 from hierbench.geometry import Lorentz, Sphere
 from hierbench.model_adapters import _lineage, argent, clip, hycoclip, meru, uncha
 from hierbench.reference.dual_encoder import DualEncoder
 from hierbench.reference.tokenizer import tokenize
+from hierbench.registry import load_model
+from hierbench.store import EmbeddingStore
 
 FAMILIES = {"clip": clip, "meru": meru, "hycoclip": hycoclip, "uncha": uncha}
 GOLDEN = {
@@ -108,7 +110,8 @@ def test_small_packs_change_nothing(small, monkeypatch):
 def test_truncation_is_part_of_what_identifies_the_features(small):
     kept = _lineage.adapt(small, "uncha", name="small")
     lost = _lineage.adapt(small, "uncha", name="small", keep_end=False)
-    assert kept.card.preprocessing != lost.card.preprocessing
+    assert kept.card.tokenizing != lost.card.tokenizing
+    assert kept.card.preprocessing == lost.card.preprocessing  # images are the same
     assert torch.equal(kept.encode_texts(["a dog"]), lost.encode_texts(["a dog"]))
     with torch.no_grad():
         start = small.text_tangents(
@@ -203,3 +206,40 @@ def test_cuda_gives_the_same_features(tiny_checkpoint, golden, recipe):
     torch.testing.assert_close(
         device.encode_images(pixels).cpu(), host.encode_images(pixels), rtol=0, atol=1e-4
     )
+
+
+def test_uncha_loses_the_end_token_under_released_alone(tiny_checkpoint):
+    """As its released evaluator does; whoever settles it when loading is not overruled."""
+    path = tiny_checkpoint("uncha")
+    adapter, lost, kept = (
+        load_model("uncha", path),
+        *(uncha.load(path, keep_end=keep) for keep in (False, True)),
+    )
+    assert isinstance(adapter, ProtocolAware)
+    features = {
+        "released": adapter.under("released").encode_texts([LONG, "a dog"]),
+        "corrected": adapter.under("corrected").encode_texts([LONG, "a dog"]),
+    }
+    assert torch.equal(features["released"], lost.encode_texts([LONG, "a dog"]))
+    assert torch.equal(features["corrected"], kept.encode_texts([LONG, "a dog"]))
+    assert torch.equal(features["corrected"], adapter.encode_texts([LONG, "a dog"]))
+    assert not torch.allclose(features["released"][0], features["corrected"][0])
+    torch.testing.assert_close(features["released"][1], features["corrected"][1], rtol=0, atol=1e-6)
+    assert "lost" in adapter.under("released").card.tokenizing
+    assert adapter.under("released").under("corrected").card == adapter.card
+    for settled in (lost, kept):
+        assert all(settled.under(protocol) is settled for protocol in ("released", "corrected"))
+
+
+@pytest.mark.parametrize("family", ["clip", "meru", "hycoclip"])
+def test_the_others_are_the_same_under_every_protocol(family, tiny_checkpoint):
+    adapter = load_model(family, tiny_checkpoint(family))
+    assert not isinstance(adapter, ProtocolAware)
+    assert "end token kept" in adapter.card.tokenizing
+
+
+def test_the_store_keeps_the_two_protocols_texts_apart(tiny_checkpoint, tmp_path):
+    adapter, store = load_model("uncha", tiny_checkpoint("uncha")), EmbeddingStore(tmp_path)
+    released, corrected = (adapter.under(protocol).card for protocol in ("released", "corrected"))
+    assert store.section(released, "text").folder != store.section(corrected, "text").folder
+    assert store.section(released, Fit.CROP).folder == store.section(corrected, Fit.CROP).folder

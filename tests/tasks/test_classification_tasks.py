@@ -35,6 +35,20 @@ def test_names_that_occur_twice_are_asked_for_once(classification, embed):
     assert set(classify(Sphere(), embed(requests), dataset)) <= {0, 1}
 
 
+@pytest.mark.parametrize("name", ["zero-shot/imagenet", "hierarchy/imagenet"])
+def test_ties_of_names_that_stand_twice_are_reported(classification, embed, name):
+    tree = imagenet1k()
+    names = [f"name {c}" for c in tree.leaves]
+    names[7] = names[3]
+    dataset = classification([3, 7, 7, 8], names, tree.leaves, "imagenet1k")
+    task = registry.task(name)
+    notes = task.score(Sphere(), embed(task.requests(dataset)), dataset).notes
+    said = f"2 classes with 3 images share names ({names[3]}): their scores tie, and a prediction goes to the first"
+    assert notes[-1] == said
+    told_apart = replace(dataset, class_names=tuple(f"name {c}" for c in tree.leaves))
+    assert len(task.score(Sphere(), embed(task.requests(told_apart)), told_apart).notes) == len(notes) - 1
+
+
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=lambda g: g.name)
 def test_scores_by_hand(classification, geometry):
     """Prompts of class k point along axis k; images lie near an axis of our choice."""

@@ -7,8 +7,14 @@ import pytest
 from hierbench import registry
 from hierbench.contracts import Task
 
-NAMES = {
-    "zero-shot/imagenet", "hierarchy/imagenet", "retrieval/coco", "hierarcaps",
+SIXTEEN = [
+    "imagenet", "cifar10", "cifar100", "sun397", "caltech101", "stl10", "food101", "cub2011", "cars", "aircraft",
+    "pets", "flowers102", "dtd", "eurosat", "resisc45", "country211",
+]  # fmt: skip
+NAMES = {f"zero-shot/{name}" for name in SIXTEEN} | {
+    "zero-shot/sun397-tfds", "hierarchy/imagenet", "hierarcaps",
+    "retrieval/coco", "retrieval/coco-karpathy", "retrieval/flickr30k",
+    "multilabel/voc2007", "multilabel/coco", "multilabel/comco", "multilabel/simco", "multilabel/miniature",
     "pep-v1", "pep-v1-radial", "pep-uncleaned", "pep-uncleaned-radial",
     "zero-shot/miniature-things", "zero-shot/miniature-colours", "zero-shot/miniature-backgrounds",
     "hierarchy/miniature-things", "retrieval/miniature", "pep-v1/miniature", "pep-v1-radial/miniature",
@@ -37,7 +43,10 @@ def test_spec(name):
     assert spec.source
 
 
-@pytest.mark.parametrize("name", ["argent", "miniature"])
+SUITES = ["argent", "hycoclip", "uncha", "all", "miniature"]
+
+
+@pytest.mark.parametrize("name", SUITES)
 def test_suite(name):
     suite = registry.suite(name)
     assert suite.keys() == {"title", "layout", "tasks"}
@@ -45,3 +54,31 @@ def test_suite(name):
     assert len(set(suite["tasks"])) == len(suite["tasks"])
     for task in suite["tasks"]:
         assert ("miniature" in registry.task(task).spec.dataset) == (name == "miniature")
+
+
+@pytest.mark.parametrize(
+    ("name", "sun397"), [("argent", "sun397"), ("hycoclip", "sun397"), ("uncha", "sun397-tfds")]
+)
+def test_the_papers_suites_hold_sixteen_datasets(name, sun397):
+    """MERU, HyCoCLIP and ARGENT test on SUN397's official split, UNCHA on that of TFDS."""
+    found = [
+        task.removeprefix("zero-shot/") for task in registry.suite(name)["tasks"] if "zero-shot/" in task
+    ]
+    assert found == [sun397 if dataset == "sun397" else dataset for dataset in SIXTEEN]
+
+
+def test_the_suite_all_has_every_task_on_real_data():
+    real = {name for name in registry.task_factories() if "miniature" not in registry.task(name).spec.dataset}
+    assert set(registry.suite("all")["tasks"]) == real
+
+
+def test_tasks_on_one_dataset_share_the_fit():
+    """Else their images would be encoded twice."""
+    for name in NAMES:
+        spec = registry.task(name).spec
+        others = {
+            registry.task(other).spec.fit
+            for other in NAMES
+            if registry.task(other).spec.dataset == spec.dataset
+        }
+        assert others == {spec.fit}

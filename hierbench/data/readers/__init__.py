@@ -1,17 +1,67 @@
-"""Readers of published layouts: from a folder and a manifest to a record of `hierbench.data.datasets`."""
+"""Readers of published layouts: from a folder and a manifest to a record of `hierbench.data.datasets`.
+
+A reader is a module with `NAME`, `fits(manifest, folder)` (a quick look at names) and
+`read(manifest, folder, protocol, prompts)`. Each dataset's official layout has one; the generic layouts serve every
+dataset.
+"""
 
 from __future__ import annotations
 
-from hierbench.data.datasets import CaptionChains, Classification, Retrieval
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+from hierbench.data import prepared
+from hierbench.data.datasets import CaptionChains, Classification, MultiLabel, Retrieval
 from hierbench.data.locate import Locations, how_to_get
-from hierbench.data.manifests import load_manifest
-from hierbench.data.readers import coco_captions, hierarcaps, imagefolder
+from hierbench.data.manifests import Manifest, load_manifest
+from hierbench.data.readers import (
+    aircraft,
+    caltech101,
+    cars,
+    cifar,
+    coco_captions,
+    coco_objects,
+    country211,
+    cub2011,
+    dtd,
+    eurosat,
+    flowers102,
+    food101,
+    hf_parquet,
+    hierarcaps,
+    imagefolder,
+    karpathy,
+    labelled_folder,
+    pets,
+    resisc45,
+    stl10,
+    sun397,
+    tfds,
+    voc2007,
+    wds,
+)
+from hierbench.data.readers._labels import OTHER_SPLIT
 from hierbench.errors import DataError, MissingDataError
+
+Record = Classification | Retrieval | MultiLabel | CaptionChains
+
+GENERIC = (hf_parquet, wds, tfds, imagefolder)
+"""Layouts that serve datasets of many kinds, in the order in which they are tried."""
+
+READERS: dict[str, ModuleType] = {
+    module.NAME: module
+    for module in (
+        aircraft, caltech101, cars, cifar, coco_captions, coco_objects, country211, cub2011, dtd, eurosat,
+        flowers102, food101, hierarcaps, karpathy, labelled_folder, pets, resisc45, stl10, sun397, voc2007, *GENERIC,
+    )
+}  # fmt: skip
+"""Readers of the official and of the generic layouts by name."""
 
 
 def open_dataset(
     name: str, locations: Locations, *, protocol: str = "released", prompts: str = "default"
-) -> Classification | Retrieval | CaptionChains:
+) -> Record:
     """Open a dataset where `locations` finds it: captions and labels are read, images only listed.
 
     `protocol` decides the class names, `prompts` the templates (both in `hierbench.data.manifests`).
@@ -30,8 +80,40 @@ def open_dataset(
     if not folder.is_dir():
         what = "is not a folder" if folder.exists() else "does not exist"
         raise DataError(f"dataset {name}: {folder} {what}: give --data {name}=PATH of its folder")
-    if manifest.reader == "imagefolder":
-        return imagefolder.read(manifest, folder, protocol, prompts)
-    if manifest.reader == "coco-captions":
-        return coco_captions.read(manifest, folder)
-    return hierarcaps.read(manifest, folder, locations)
+    return open_folder(manifest, folder, protocol, prompts, locations)
+
+
+def open_folder(
+    manifest: Manifest,
+    folder: Path,
+    protocol: str = "released",
+    prompts: str = "default",
+    locations: Locations | None = None,
+) -> Record:
+    """Open a dataset in the given folder by the first reader that fits: the prepared form, the dataset's official
+    layout, then the generic ones. `locations` finds the dataset whose images another one borrows.
+
+    Raises DataError: no reader fits (with what the official one misses), or what fits is damaged.
+    """
+    own = READERS[manifest.reader]
+    extra = {"locations": locations} if own is hierarcaps else {}
+    for module in (prepared, own):
+        if module.fits(manifest, folder):
+            return module.read(manifest, folder, protocol, prompts, **(extra if module is own else {}))
+    for module in GENERIC:
+        if module.fits(manifest, folder):
+            return _not_a_slice(manifest, module, module.read(manifest, folder, protocol, prompts))
+    try:
+        return own.read(manifest, folder, protocol, prompts, **extra)
+    except MissingDataError:
+        raise
+    except DataError as error:
+        others = ", ".join(module.NAME for module in GENERIC if module is not own)
+        raise DataError(f"{error} (nor is it in one of the layouts prepared, {others})") from error
+
+
+def _not_a_slice(manifest: Manifest, module: ModuleType, record: Record) -> Record:
+    """Mark a part of a split that is a slice of TFDS' order: outside of TFDS nothing tells which part it is."""
+    sliced = "[" in manifest.split and module is not tfds
+    whole = len(record.images.ids) == manifest.counts.images
+    return replace(record, variant=record.variant or OTHER_SPLIT) if sliced and not whole else record

@@ -1,14 +1,18 @@
-"""What the readers share: finding and listing the image folder, decoding text, wording long lists."""
+"""What the readers share: finding and listing files, decoding text and tables, wording long lists."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from hierbench.data.datasets import ImageFiles
 from hierbench.data.manifests import Manifest
 from hierbench.errors import DataError
+
+MANY = 50
+"""A folder with more subfolders than this holds classes or shards, not the root of a dataset somewhere below."""
 
 
 def first_there(folder: Path, places: Sequence[str]) -> Path | None:
@@ -16,11 +20,42 @@ def first_there(folder: Path, places: Sequence[str]) -> Path | None:
     return next((path for place in places if (path := folder / place).exists()), None)
 
 
+def find_root(folder: Path, marks: Sequence[str], depth: int = 2) -> Path | None:
+    """The folder, or the nearest folder at most `depth` below it, in which one of the marks exists."""
+    level = [folder]
+    for _ in range(depth + 1):
+        for candidate in level:
+            if first_there(candidate, marks):
+                return candidate
+        level = [below for candidate in level for below in subfolders(candidate)]
+    return None
+
+
+def subfolders(folder: Path, most: float = MANY) -> list[Path]:
+    """The folders in a folder, sorted, hidden ones left out; none where there are more than `most`."""
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(e.name for e in entries if not e.name.startswith(".") and e.is_dir())
+    except OSError:
+        return []
+    return [folder / name for name in found] if len(found) <= most else []
+
+
 def captions_file(manifest: Manifest, folder: Path) -> Path:
     """The dataset's file of captions. Raises DataError where there is none."""
     path = first_there(folder, manifest.layout.table)
     if path is None:
         raise DataError(f"dataset {manifest.name}: {folder} has no file {' or '.join(manifest.layout.table)}")
+    return path
+
+
+def needed(manifest: Manifest, folder: Path, *places: str) -> Path:
+    """The first of the places that exists in the dataset's folder. Raises DataError where none does."""
+    path = first_there(folder, places)
+    if path is None:
+        raise DataError(
+            f"dataset {manifest.name}: {folder} has no {' or '.join(places)}: fetch it again or give another folder"
+        )
     return path
 
 
@@ -32,12 +67,17 @@ def list_files(folder: Path) -> set[str]:
         raise DataError(f"folder {folder} cannot be listed: {error.strerror}") from error
 
 
-def read_text(path: Path, what: str) -> str:
-    """A UTF-8 text file, with or without byte order mark. Raises DataError with the line that is broken."""
+def read_bytes(path: Path, what: str) -> bytes:
+    """A file's content. Raises DataError."""
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise DataError(f"{what} {path} cannot be read: {error.strerror}") from error
+
+
+def read_text(path: Path, what: str) -> str:
+    """A UTF-8 text file, with or without byte order mark. Raises DataError with the line that is broken."""
+    content = read_bytes(path, what)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -45,6 +85,42 @@ def read_text(path: Path, what: str) -> str:
         raise DataError(
             f"{what} {path}, line {line}: not UTF-8 text (byte {error.start}): fetch it again"
         ) from error
+
+
+def read_lines(path: Path, what: str) -> list[tuple[int, str]]:
+    """Lines of a text file that are not blank, stripped, with their numbers from 1. DataError where none is."""
+    rows = [(number, line.strip()) for number, line in enumerate(read_text(path, what).split("\n"), 1)]
+    rows = [(number, line) for number, line in rows if line]
+    if not rows:
+        raise DataError(f"{what} {path} has no lines: fetch it again")
+    return rows
+
+
+def read_columns(path: Path, what: str, columns: int) -> Iterator[tuple[int, list[str]]]:
+    """Rows of a text file of columns parted by spaces; the last column keeps its spaces. DataError for others."""
+    for number, line in read_lines(path, what):
+        cells = line.split(None, columns - 1)
+        if len(cells) != columns:
+            raise DataError(
+                f"{what} {path}, line {number}: {len(cells)} columns where {columns} are expected"
+            )
+        yield number, cells
+
+
+def read_mat(path: Path, names: Sequence[str]) -> dict:
+    """Variables of a MATLAB file (version 5), squeezed. DataError: no such file, damaged, a variable missing."""
+    import scipy.io
+
+    try:
+        content = scipy.io.loadmat(path, squeeze_me=True, variable_names=names)
+    except Exception as error:  # scipy raises nearly anything on corrupt input
+        if isinstance(error, OSError) and error.errno:
+            raise DataError(f"annotation file {path} cannot be read: {error.strerror}") from error
+        reason = (str(error) or type(error).__name__).partition("\n")[0]
+        raise DataError(f"annotation file {path} is damaged ({reason}): fetch it again") from error
+    if missing := [name for name in names if name not in content]:
+        raise DataError(f"annotation file {path} has no variable {missing[0]!r}: fetch it again")
+    return content
 
 
 def check_unicode(strings: Iterable[str], what: str) -> None:
@@ -56,16 +132,42 @@ def check_unicode(strings: Iterable[str], what: str) -> None:
             raise DataError(f"{what} {text!r} is not Unicode text: rename or mend it") from None
 
 
+def check_distinct(values: Iterable[str], what: str, where: str) -> None:
+    """Raise DataError for values that stand there twice."""
+    repeated = [str(value) for value, count in Counter(values).items() if count > 1]
+    if repeated:
+        raise DataError(f"{where}: repeated {what} {first_few(repeated)}: remove one of each")
+
+
 def images_by_name(manifest: Manifest, folder: Path, names: Sequence[str]) -> ImageFiles:
     """The named files of an image folder. Raises DataError saying how many are missing and naming one."""
-    there = list_files(folder)
-    missing = [name for name in names if name not in there]
+    return listed_images(manifest, folder, names, "cut the captions file to the images that are there")
+
+
+def listed_images(
+    manifest: Manifest, root: Path, ids: Sequence[str], otherwise: str = "fetch the dataset again"
+) -> ImageFiles:
+    """The files with the given paths relative to `root`; every folder is listed once, no file is touched.
+
+    Raises DataError: a path that leaves the root, repeated ids, files that are missing (how many, and one of them).
+    """
+    check_distinct(ids, "image", f"dataset {manifest.name}, {root}")
+    check_unicode(ids, f"dataset {manifest.name}: the file name")
+    folders: dict[str, set[str]] = {}
+    missing = []
+    for image_id in ids:
+        folder, _, name = image_id.rpartition("/")
+        if folder not in folders:
+            inside = ".." not in folder.split("/") and not folder.startswith("/")
+            folders[folder] = set(os.listdir(root / folder)) if inside and (root / folder).is_dir() else set()
+        if name not in folders[folder]:
+            missing.append(image_id)
     if missing:
         raise DataError(
-            f"dataset {manifest.name}: {len(missing)} of {len(names)} images are missing in {folder}, first "
-            f"{missing[0]}: add them, or cut the captions file to the images that are there"
+            f"dataset {manifest.name}: {len(missing)} of {len(ids)} images are missing in {root}, first "
+            f"{missing[0]}: add them, or {otherwise}"
         )
-    return ImageFiles(folder, tuple(names))
+    return ImageFiles(root, tuple(ids))
 
 
 def first_few(items: Iterable[str], count: int = 3) -> str:

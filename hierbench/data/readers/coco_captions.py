@@ -2,50 +2,52 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from hierbench.data.datasets import Retrieval
 from hierbench.data.manifests import Manifest
+from hierbench.data.readers import _json
 from hierbench.data.readers._files import (
     captions_file,
+    check_distinct,
     check_unicode,
+    find_root,
     first_few,
     first_there,
     images_by_name,
-    read_text,
 )
 from hierbench.errors import DataError
 
+NAME = "coco-captions"
 
-def read(manifest: Manifest, folder: Path) -> Retrieval:
+
+def fits(manifest: Manifest, folder: Path) -> bool:
+    """Whether the captions file lies in the folder or below."""
+    return find_root(folder, manifest.layout.table) is not None
+
+
+def read(manifest: Manifest, folder: Path, protocol: str = "", prompts: str = "") -> Retrieval:
     """Retrieval set: images and captions in file order, captions as written; image ids are file names.
 
     Raises DataError: no or broken annotations, repeated ids, captions of unknown images, images without
     captions, empty captions, missing image files.
     """
+    folder = find_root(folder, manifest.layout.table) or folder
     path = captions_file(manifest, folder)
     where = f"captions file {path}"
-    try:
-        content = json.loads(read_text(path, "captions file"))
-    except json.JSONDecodeError as error:
-        raise DataError(f"{where}, line {error.lineno}: not JSON ({error.msg}): fetch it again") from error
-    except RecursionError:
-        raise DataError(f"{where} is nested too deeply: is it a COCO captions file?") from None
-    images = _entries(content, "images", {"id": (int, str), "file_name": str}, where)
-    annotations = _entries(
+    content = _json.load(path, "captions file")
+    images = _json.entries(content, "images", {"id": (int, str), "file_name": str}, where)
+    annotations = _json.entries(
         content, "annotations", {"id": (int, str), "image_id": (int, str), "caption": str}, where
     )
     if not annotations:
         raise DataError(f"{where} holds no captions")
     check_unicode((annotation["caption"] for annotation in annotations), f"{where}: the caption")
-    _unique([image["id"] for image in images], "image id", where)
-    _unique([image["file_name"] for image in images], "image file", where)
-    _unique([annotation["id"] for annotation in annotations], "annotation id", where)
+    check_distinct([image["id"] for image in images], "image id", where)
+    check_distinct([image["file_name"] for image in images], "image file", where)
+    check_distinct([annotation["id"] for annotation in annotations], "annotation id", where)
 
     position = {image["id"]: row for row, image in enumerate(images)}
     for annotation in annotations:
@@ -72,21 +74,3 @@ def read(manifest: Manifest, folder: Path) -> Retrieval:
         captions=tuple(annotation["caption"] for annotation in annotations),
         owner=np.array([position[annotation["image_id"]] for annotation in annotations], np.int64),
     )
-
-
-def _entries(content: Any, key: str, fields: dict[str, Any], where: str) -> list[dict[str, Any]]:
-    """The list `key` of the file, every entry with the given fields."""
-    entries = content.get(key) if isinstance(content, dict) else None
-    if not isinstance(entries, list):
-        raise DataError(f"{where} has no list {key!r}: is it a COCO captions file?")
-    for number, entry in enumerate(entries):
-        for name, kind in fields.items():
-            if not isinstance(entry, dict) or not isinstance(entry.get(name), kind):
-                raise DataError(f"{where}: {key}[{number}] has no proper {name!r}")
-    return entries
-
-
-def _unique(values: list[Any], what: str, where: str) -> None:
-    repeated = [str(value) for value, count in Counter(values).items() if count > 1]
-    if repeated:
-        raise DataError(f"{where}: repeated {what} {first_few(repeated)}: remove one of each")

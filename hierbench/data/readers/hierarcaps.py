@@ -16,20 +16,29 @@ import numpy as np
 from hierbench.data.datasets import CaptionChains
 from hierbench.data.locate import Locations, how_to_get
 from hierbench.data.manifests import Manifest, load_manifest
-from hierbench.data.readers._files import captions_file, first_there, images_by_name, read_text
+from hierbench.data.readers._files import captions_file, find_root, first_there, images_by_name, read_text
 from hierbench.errors import DataError, MissingDataError
 
+NAME = "hierarcaps"
 LEVELS = 4
 ARROW = " => "
 
 
-def read(manifest: Manifest, folder: Path, locations: Locations) -> CaptionChains:
+def fits(manifest: Manifest, folder: Path) -> bool:
+    """Whether the captions file lies in the folder or below."""
+    return find_root(folder, manifest.layout.table) is not None
+
+
+def read(
+    manifest: Manifest, folder: Path, protocol: str, prompts: str, locations: Locations | None = None
+) -> CaptionChains:
     """Caption chains in file order; sample ids are the column `id`, image ids are file names.
 
     Where the folder has no images of its own, those of the dataset that the manifest names serve.
     Raises DataError, naming file and row: missing columns, other than four levels, repeated ids, missing
     images, empty or repeated captions in the pool; MissingDataError where the images' dataset is not there.
     """
+    folder = find_root(folder, manifest.layout.table) or folder
     path = captions_file(manifest, folder)
     rows = _table(path, ("id", "captions", "image_url"))
     first_row: dict[str, int] = {}
@@ -58,7 +67,7 @@ def read(manifest: Manifest, folder: Path, locations: Locations) -> CaptionChain
     position = {name: place for place, name in enumerate(distinct)}
     return CaptionChains(
         name=manifest.name,
-        images=images_by_name(manifest, _pictures(manifest, folder, locations), distinct),
+        images=images_by_name(manifest, _pictures(manifest, folder, locations or Locations()), distinct),
         sample_ids=tuple(first_row),
         captions=tuple(chains),
         owner=np.array([position[name] for name in files], np.int64),

@@ -1,4 +1,4 @@
-"""Reads a folder of class folders (ImageNet by WordNet id): `n01440764/ILSVRC2012_val_00000293.JPEG`.
+"""Reads a folder of class folders, named by class id or by class name: `n01440764/ILSVRC2012_val_00000293.JPEG`.
 
 Any subset of the classes and images will do. Image ids are paths relative to the folder of class folders.
 """
@@ -9,37 +9,49 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from hierbench.data.datasets import Classification, ImageFiles
 from hierbench.data.manifests import Manifest
 from hierbench.data.readers._files import check_unicode, first_few, first_there
+from hierbench.data.readers._labels import class_ids_of, classification
 from hierbench.errors import DataError
 
+NAME = "imagefolder"
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+SPLITS = ("test", "val", "validation", ".")
+"""Where class folders may lie besides the places that the manifest names."""
+
+
+def fits(manifest: Manifest, folder: Path) -> bool:
+    """Whether class folders lie in the folder, in one of its usual splits, or in its only subfolder."""
+    return _root(manifest, folder) is not None
 
 
 def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Classification:
     """Classification over the manifest's classes; images in the order of their ids.
 
     Hidden files and files without an image's suffix are passed over; links are followed.
-    Raises DataError: no class folders, folders that are no class, no images.
+    Raises DataError: no class folders, folders that are no class, two folders of one class, no images.
     """
-    root = first_there(folder, manifest.layout.images) or folder
-    label_of = {class_id: label for label, class_id in enumerate(manifest.class_ids)}
+    root = _root(manifest, folder) or first_there(folder, manifest.layout.images) or folder
+    return read_root(manifest, root, protocol, prompts)
+
+
+def read_root(manifest: Manifest, root: Path, protocol: str, prompts: str) -> Classification:
+    """As `read`, for the folder that holds the class folders itself."""
     folders = sorted(entry.name for entry in _scan(root) if entry.is_dir())
     if not folders:
         raise DataError(
             f"dataset {manifest.name}: {root} has no class folders such as {manifest.class_ids[0]}/: "
             "give the folder that holds them"
         )
-    if unknown := [name for name in folders if name not in label_of]:
+    if unknown := [name for name in folders if manifest.class_for(name) is None]:
         raise DataError(
-            f"dataset {manifest.name}: {root} has folders that are none of its {len(label_of)} classes: "
+            f"dataset {manifest.name}: {root} has folders that are none of its {len(manifest.classes)} classes: "
             f"{first_few(unknown)}: remove them or give the right folder"
         )
+    meaning = class_ids_of(manifest, folders, str(root))
     found = sorted(
-        (f"{name}/{inside}", label_of[name]) for name in folders for inside in _images(f"{root}/{name}")
+        (f"{name}/{inside}", meaning[name]) for name in folders for inside in _images(f"{root}/{name}")
     )
     if not found:
         raise DataError(
@@ -47,15 +59,21 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Class
         )
     ids = tuple(image_id for image_id, _ in found)
     check_unicode(ids, f"dataset {manifest.name}: the file name")
-    return Classification(
-        name=manifest.name,
-        images=ImageFiles(root, ids),
-        labels=np.array([label for _, label in found], np.int64),
-        class_ids=manifest.class_ids,
-        class_names=manifest.class_names(protocol),
-        templates=manifest.prompts(prompts),
-        taxonomy=manifest.taxonomy,
+    return classification(
+        manifest, ImageFiles(root, ids), [class_id for _, class_id in found], protocol, prompts
     )
+
+
+def _root(manifest: Manifest, folder: Path, depth: int = 2) -> Path | None:
+    """The first place with a class folder; a folder with a single subfolder is looked into, `depth` levels deep."""
+    if not manifest.classes or "multilabel" in manifest.tasks:  # a folder says one class of an image
+        return None
+    for place in dict.fromkeys((*manifest.layout.images, *SPLITS)):
+        root = folder / place
+        if root.is_dir() and any(manifest.class_for(entry.name) and entry.is_dir() for entry in _scan(root)):
+            return root
+    below = [entry for entry in _scan(folder) if entry.is_dir()]
+    return _root(manifest, folder / below[0].name, depth - 1) if len(below) == 1 and depth else None
 
 
 def _images(folder: str, prefix: str = "", above: tuple[str, ...] = ()) -> Iterator[str]:

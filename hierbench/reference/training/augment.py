@@ -14,10 +14,12 @@ class Augment:
     """PIL image and integer seed -> (3, size, size) uint8. Same seed, same pixels, whatever ran before."""
 
     def __init__(self, config: DataConfig, size: int):
+        how = {"interpolation": v2.InterpolationMode.BICUBIC, "antialias": True}
+        whole = config.crop_scale == (1.0, 1.0)
         steps: list[torch.nn.Module] = [
-            v2.RandomResizedCrop(
-                size, scale=config.crop_scale, interpolation=v2.InterpolationMode.BICUBIC, antialias=True
-            )
+            v2.Resize((size, size), **how)
+            if whole
+            else v2.RandomResizedCrop(size, scale=config.crop_scale, **how)
         ]
         if config.flip_probability:
             steps.append(v2.RandomHorizontalFlip(config.flip_probability))
@@ -30,5 +32,5 @@ class Augment:
 
     def __call__(self, image: Image.Image, seed: int) -> Tensor:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed also queues seeds for every device
             return self._transform(image)

@@ -1,0 +1,1 @@
+"""Cleaning of HierarCaps: verify, embed, rerank, select; every decision on record (ARGENT §4)."""

@@ -1,0 +1,177 @@
+"""Answers of the roles on disk: append-only, found by item, kept for as long as the role's player is the same.
+
+A file is a heading and records of key (32 bytes), length, content and CRC-32. Every process writes a file of its own
+and reads all; whatever a kill leaves unfinished at the end of a file is skipped, and asked again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import secrets
+import shutil
+import struct
+import time
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hierbench.errors import OutputError
+from hierbench.files import replacing
+
+log = logging.getLogger(__name__)
+
+HEADING = b"hierbench answers 1\n"
+SUFFIX = ".answers"
+_FRAME = struct.Struct("<32sI")  # key, length of the content; content and CRC-32 follow
+_CRC = struct.Struct("<I")
+
+
+def item_key(*parts: str | bytes | None) -> bytes:
+    """32 bytes that stand for what was asked: texts, and images by their content."""
+    plain = [hashlib.sha256(part).hexdigest() if isinstance(part, bytes) else part for part in parts]
+    text = json.dumps(plain, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+class Answers:
+    """The answers of one role's player to one kind of item, in a folder of their own below `folder`.
+
+    Safe for several processes; an answer once given stays, even if another process gives another.
+    """
+
+    def __init__(self, folder: Path, kind: str, identity: Mapping[str, Any]):
+        self.identity = dict(identity)
+        told = json.dumps(self.identity, sort_keys=True, ensure_ascii=False, default=str)
+        self.folder = folder / f"{kind}-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+        self._told = told
+        self._known: dict[bytes, bytes] = {}
+        self._read: dict[Path, int] = {}  # bytes understood of each file
+        self._own: Path | None = None
+        self.refresh()
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._known
+
+    def __getitem__(self, key: bytes) -> bytes:
+        return self._known[key]
+
+    def missing(self, keys: Iterable[bytes]) -> list[bytes]:
+        """Those without an answer, each once, in order."""
+        return [key for key in dict.fromkeys(keys) if key not in self._known]
+
+    def refresh(self) -> None:
+        """Take up what other processes have written since the last look."""
+        for path in sorted(self.folder.glob(f"*{SUFFIX}")):
+            if path == self._own:
+                continue
+            done = self._read.get(path, 0)
+            if path.stat().st_size > done:
+                found, self._read[path] = _records(path, done)
+                for key, content in found:
+                    self._known.setdefault(key, content)
+
+    def add(self, keys: Sequence[bytes], contents: Sequence[bytes]) -> None:
+        """Keep answers; they are on disk when this returns. Raises OutputError."""
+        records = b"".join(
+            (record := _FRAME.pack(key, len(content)) + content) + _CRC.pack(zlib.crc32(record))
+            for key, content in zip(keys, contents, strict=True)
+        )
+        try:
+            if self._own is None:
+                self._begin()
+            with self._own.open("ab") as file:
+                file.write(records)
+        except OSError as error:
+            raise OutputError(
+                f"answers cannot be kept in {self.folder}: {error.strerror or error}: free space and go on"
+            ) from error
+        for key, content in zip(keys, contents, strict=True):
+            self._known.setdefault(key, content)
+
+    def pace(self, what: str) -> float | None:
+        """Seconds an answer to questions of this sort; None where nobody has measured it."""
+        found = self._paces().get(what)
+        return found if isinstance(found, float) else None
+
+    def keep_pace(self, what: str, answers: int, seconds: float) -> None:
+        """Remember how quick answers came, for estimates."""
+        if answers and self.folder.is_dir():
+            with contextlib.suppress(OSError), replacing(self.folder / "pace.json") as temporary:
+                temporary.write_text(json.dumps({**self._paces(), what: seconds / answers}))
+
+    def _paces(self) -> dict[str, float]:
+        try:
+            found = json.loads((self.folder / "pace.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _begin(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        about = self.folder / "identity.json"
+        if not about.exists():
+            with replacing(about) as temporary:
+                temporary.write_text(self._told, encoding="utf-8")
+        name = f"{time.time_ns():020d}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
+        own = self.folder / name
+        with own.open("xb") as file:
+            file.write(HEADING)
+        self._own = own
+
+
+def merge(folders: Sequence[Path], into: Path) -> int:
+    """Copy the answers of several folders into one; returns the number of files copied.
+
+    Raises OutputError for a folder without answers, and where `into` cannot be written.
+    """
+    files = []
+    for folder in folders:
+        found = sorted(folder.glob(f"*/*{SUFFIX}"))
+        if not found:
+            raise OutputError(f"no answers in {folder}: give folders that `hierbench clean` has written")
+        files += found
+    copied = 0
+    for path in files:
+        target = into / path.parent.name / path.name
+        try:
+            if not target.exists() or target.stat().st_size < path.stat().st_size:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                for name in (path.name, "identity.json"):
+                    if (path.parent / name).exists():
+                        with replacing(target.with_name(name)) as temporary:
+                            shutil.copyfile(path.parent / name, temporary)
+                copied += 1
+        except OSError as error:
+            raise OutputError(f"cannot write {target}: {error.strerror or error}") from error
+    return copied
+
+
+def _records(path: Path, start: int) -> tuple[list[tuple[bytes, bytes]], int]:
+    """Whole records from byte `start` on, and how far they reach; a warning where a file is no file of answers."""
+    with path.open("rb") as file:
+        file.seek(start)
+        content = file.read()
+    position = 0
+    if start == 0:
+        if not content.startswith(HEADING):
+            if not HEADING.startswith(content):
+                log.warning(f"{path} holds no answers of this version: ignored")
+            return [], 0
+        position = len(HEADING)
+    found = []
+    while len(content) - position >= _FRAME.size:
+        key, length = _FRAME.unpack_from(content, position)
+        end = position + _FRAME.size + length
+        if end + _CRC.size > len(content):
+            break
+        if zlib.crc32(content[position:end]) != _CRC.unpack_from(content, end)[0]:
+            log.warning(f"{path} is damaged after {len(found):,} answers: the others are asked again")
+            break
+        found.append((key, content[position + _FRAME.size : end]))
+        position = end + _CRC.size
+    return found, start + position

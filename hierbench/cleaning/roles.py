@@ -1,0 +1,71 @@
+"""The three roles of the cleaning pipeline, which backends play: verifier, embedder, reranker.
+
+The paper casts Qwen3-VL, Qwen3-VL-Embedding and Qwen3-VL-Reranker (ARGENT §4). Whoever plays a role answers item by
+item: an answer depends on its item alone, never on the others of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Question:
+    """A yes-or-no question; `image` holds encoded image bytes, None for a question about text alone."""
+
+    text: str
+    image: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An image and a caption that may describe it."""
+
+    image: bytes
+    caption: str
+
+
+@runtime_checkable
+class Verifier(Protocol):
+    """Answers yes-or-no questions about images and texts."""
+
+    identity: Mapping[str, Any]  # model, revision, prompt_hash, backend, dtype: what an answer depends on
+
+    def probability_of_yes(self, questions: Sequence[Question]) -> np.ndarray:
+        """(n,) float64 in [0, 1]."""
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Puts images and captions into one space."""
+
+    identity: Mapping[str, Any]
+
+    def embed_images(self, images: Sequence[bytes]) -> np.ndarray:
+        """(n, D) float32, each row of length 1."""
+
+    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
+        """(n, D) float32, each row of length 1."""
+
+
+@runtime_checkable
+class Reranker(Protocol):
+    """Scores how well a caption fits an image."""
+
+    identity: Mapping[str, Any]
+
+    def relevance(self, pairs: Sequence[Pair]) -> np.ndarray:
+        """(n,) float64 in [0, 1]."""
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Who plays which role in a run."""
+
+    verifier: Verifier
+    embedder: Embedder
+    reranker: Reranker

@@ -1,0 +1,403 @@
+"""`hierbench clean`: make the cleaned benchmark from the published rows; merge shards; PEP before and after."""
+
+from __future__ import annotations
+
+import csv
+import inspect
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hierbench.cli._shared import (
+    Interrupted,
+    Json,
+    locations,
+    print_json,
+    print_listing,
+    register,
+    say,
+    sub_app,
+)
+from hierbench.errors import OutputError, UsageError
+
+app = sub_app("Clean caption chains: the benchmark that PEP runs on.")
+
+VERIFIER, EMBEDDER, RERANKER = (
+    "Qwen/Qwen3-VL-8B-Instruct",
+    "Qwen/Qwen3-VL-Embedding-8B",
+    "Qwen/Qwen3-VL-Reranker-8B",
+)
+
+
+class Backend(StrEnum):
+    """Who plays the roles."""
+
+    transformers = "transformers"
+    server = "server"
+    adapter = "adapter"
+    oracle = "oracle"
+
+
+def _option(heading: str, help_text: str, *names: str, **options: Any):
+    return typer.Option(*names, help=help_text, rich_help_panel=heading, **options)
+
+
+WHAT, WHO, RULES, HOW = "What", "Who plays the roles", "What is kept", "How"
+
+Out = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where answers and results go.")]
+Data = Annotated[list[str] | None, _option(WHAT, "Where a dataset lies; repeatable.", metavar="NAME=PATH")]
+DataDir = Annotated[Path | None, _option(WHAT, "A folder of datasets by name.", metavar="DIR")]
+Role = Annotated[str | None, _option(WHO, "Model name, folder or server's name.", metavar="NAME")]
+Adapter = Annotated[list[Path] | None, _option(WHO, "A model family of yours, in Python.", metavar="FILE")]
+Device = Annotated[str, _option(WHO, "auto, cpu, cuda, cuda:1, mps.", metavar="NAME")]
+Dtype = Annotated[str, _option(WHO, "auto (bfloat16 on CUDA), float32, bfloat16, float16.", metavar="NAME")]
+Batch = Annotated[int | None, _option(WHO, "transformers: prompts at a time.", metavar="N", min=1)]
+Url = Annotated[
+    list[str] | None,
+    _option(WHO, "server: one for all, or ROLE=URL for each (verifier, embedder, reranker).", metavar="URL"),
+]
+Concurrency = Annotated[int, _option(WHO, "server: requests at a time.", metavar="N", min=1)]
+Timeout = Annotated[float, _option(WHO, "server: seconds an answer may take.", metavar="S", min=0.1)]
+Retries = Annotated[int, _option(WHO, "server: tries after the first.", metavar="N", min=0)]
+MinVerify = Annotated[float | None, _option(RULES, "Least truth of each caption (default 0.5).", metavar="P")]
+MinOrder = Annotated[
+    float | None, _option(RULES, "Least truth of 'follows from the next finer' (default 0.5).", metavar="P")
+]
+MaxAmbiguity = Annotated[float | None, _option(RULES, "Most ambiguity (default 0.5).", metavar="P")]
+Level = Annotated[int, _option(RULES, "Rivals of this level or finer count.", metavar="1-4")]
+Keep = Annotated[int | None, _option(RULES, "Exactly so many, the best, instead of thresholds.", metavar="N")]
+Negatives = Annotated[int, _option(RULES, "Captions of the negative pool.", metavar="N")]
+MaxNegative = Annotated[float, _option(RULES, "How well one of them may fit another's image.", metavar="P")]
+TopCaptions = Annotated[int, _option(HOW, "Captions of others to rerank for an image.", metavar="N", min=1)]
+TopImages = Annotated[int, _option(HOW, "Images of others to rerank for a caption.", metavar="N", min=1)]
+Shard = Annotated[
+    str | None, _option(HOW, "Ask this share only; all write into one -o, or merge.", metavar="I/N")
+]
+Chunk = Annotated[int, _option(HOW, "Items a call: what a kill may lose.", metavar="N", min=1)]
+DryRun = Annotated[bool, _option(HOW, "Count what is left to ask, and how long that takes.", "--dry-run")]
+Probe = Annotated[
+    int, _option(HOW, "With --dry-run: ask N items of each kind, to time them.", metavar="N", min=0)
+]
+
+
+@app.command()
+def hierarcaps(
+    out: Out, data: Data = None, data_dir: DataDir = None,
+    limit: Annotated[int | None, _option(WHAT, "At most N samples, for a trial.", metavar="N", min=1)] = None,
+    backend: Annotated[Backend, _option(WHO, "transformers, server, adapter.", metavar="NAME")] = Backend.transformers,
+    verifier: Role = None, embedder: Role = None, reranker: Role = None, adapter: Adapter = None,
+    device: Device = "auto", dtype: Dtype = "auto", batch_size: Batch = None, base_url: Url = None,
+    concurrency: Concurrency = 16, timeout: Timeout = 120.0, retries: Retries = 6,
+    min_verify: MinVerify = None, min_order: MinOrder = None, max_ambiguity: MaxAmbiguity = None,
+    ambiguity_level: Level = 3, keep: Keep = None, negatives: Negatives = 100, max_negative: MaxNegative = 0.5,
+    top_captions: TopCaptions = 20, top_images: TopImages = 3, shard: Shard = None, chunk: Chunk = 32,
+    dry_run: DryRun = False, probe: Probe = 0, as_json: Json = False,
+) -> None:  # fmt: skip
+    """The published HierarCaps rows.
+
+    \b
+    hierbench clean hierarcaps --data hierarcaps=DIR -o clean --keep 522 --negatives 100
+    hierbench clean hierarcaps --backend server --base-url http://localhost:8000/v1 -o clean
+    torchrun --nproc-per-node 8 -m hierbench clean hierarcaps --data hierarcaps=DIR -o clean
+    """
+    from hierbench.cleaning import sources
+
+    _clean(
+        partial(sources.hierarcaps, locations(data, data_dir), limit), _labelled_by_itself,
+        **_common(locals()),
+    )  # fmt: skip
+
+
+@app.command()
+def miniature(
+    out: Out,
+    count: Annotated[int, _option(WHAT, "Samples.", metavar="N")] = 400,
+    share: Annotated[float, _option(WHAT, "Share of them with a planted fault.", metavar="P")] = 0.3,
+    seed: Annotated[str, _option(WHAT, "Which faults are planted.", metavar="TEXT")] = "noise",
+    backend: Annotated[Backend, _option(WHO, "oracle, adapter, or as above.", metavar="NAME")] = Backend.oracle,
+    verifier: Role = None, embedder: Role = None, reranker: Role = None, adapter: Adapter = None,
+    device: Device = "auto", dtype: Dtype = "auto", batch_size: Batch = None, base_url: Url = None,
+    concurrency: Concurrency = 16, timeout: Timeout = 120.0, retries: Retries = 6,
+    min_verify: MinVerify = None, min_order: MinOrder = None, max_ambiguity: MaxAmbiguity = None,
+    ambiguity_level: Level = 3, keep: Keep = None, negatives: Negatives = 100, max_negative: MaxNegative = 0.5,
+    top_captions: TopCaptions = 20, top_images: TopImages = 3, shard: Shard = None, chunk: Chunk = 32,
+    dry_run: DryRun = False, probe: Probe = 0, as_json: Json = False,
+) -> None:  # fmt: skip
+    """The built-in world's chains with planted faults: shows what a cleaning finds.
+
+    \b
+    hierbench clean miniature -o demo                                   roles that know the truth
+    hierbench clean miniature --backend adapter --verifier MODEL -o demo    any model's similarities
+    """
+    from hierbench.cleaning import sources
+
+    _clean(
+        partial(sources.miniature, count, share, seed),
+        _labelled_miniature,
+        **_common(locals()),
+    )
+
+
+@app.command()
+def merge(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of `hierbench clean`.")],
+    out: Out,
+) -> None:
+    """Bring the answers of several folders together; the same `clean` command then ends without asking."""
+    from hierbench.cleaning.answers import merge as merged
+    from hierbench.cleaning.pipeline import ANSWERS
+
+    copied = merged([folder.expanduser() / ANSWERS for folder in folders], out.expanduser() / ANSWERS)
+    say(f"{copied} files of answers copied to {out / ANSWERS}; now run the `clean` command with -o {out}")
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `hierbench clean` has written.")],
+    model: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A model; repeatable (default: the built-in ones).")
+    ] = None,
+    data: Data = None, data_dir: DataDir = None, adapter: Adapter = None, device: Device = "auto",
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """PEP of models before and after the cleaning, with intervals; writes DIR/pep.csv."""
+    from hierbench.cleaning import report as reports
+    from hierbench.files import replacing
+    from hierbench.progress import choose
+    from hierbench.registry import list_models, load_model
+    from hierbench.run_setup import resolve_device
+
+    register(adapter)
+    names = model or [entry.name for entry in list_models() if entry.builtin]
+    if not names:
+        raise UsageError("--model: no model is built in: name at least one")
+    device = resolve_device(device)
+    folder = folder.expanduser()
+    adapters = [load_model(name, device=device) for name in names]
+    rows = reports.pep(folder, adapters, locations(data, data_dir), progress=choose(), device=device)
+    try:
+        with (
+            replacing(folder / "pep.csv") as temporary,
+            open(temporary, "w", encoding="utf-8", newline="") as file,
+        ):
+            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+    except OSError as error:
+        raise OutputError(f"cannot write {folder / 'pep.csv'}: {error.strerror or error}") from error
+    if as_json:
+        print_json({"rows": rows})
+        return
+    table = reports.shown(rows)
+    print_listing(table, list(table[0]))
+    say(f"\nAlso in {folder / 'pep.csv'}")
+
+
+# --------------------------------------------------------------------------------------------------- what is common
+
+
+def _common(options: dict[str, Any]) -> dict[str, Any]:
+    """Of a command's arguments those that `_clean` takes."""
+    return {name: options[name] for name in inspect.signature(_clean).parameters if name in options}
+
+
+def _clean(
+    open_source, labelled, *, out: Path, backend: Backend, verifier, embedder, reranker, adapter, device: str,
+    dtype: str, batch_size, base_url, concurrency: int, timeout: float, retries: int, min_verify, min_order,
+    max_ambiguity, ambiguity_level: int, keep, negatives: int, max_negative: float, top_captions: int,
+    top_images: int, shard, chunk: int, dry_run: bool, probe: int, as_json: bool,
+) -> None:  # fmt: skip
+    from hierbench import distributed
+    from hierbench.cleaning import output, pipeline
+    from hierbench.progress import Quiet, choose
+
+    register(adapter)
+    rules = _rules(
+        min_verify=min_verify, min_order=min_order, max_ambiguity=max_ambiguity, max_negative=max_negative,
+        ambiguity_level=ambiguity_level, keep=keep, negatives=negatives,
+    )  # fmt: skip
+    if probe and not dry_run:
+        raise UsageError("--probe goes with --dry-run")
+    world = distributed.world_size()
+    if shard and world > 1:
+        raise UsageError("--shard and torchrun are both given: choose one")
+    share = (distributed.rank(), world) if world > 1 else pipeline.parse_shard(shard or "0/1")
+    out = out.expanduser()
+    source = open_source()
+    if keep is not None and keep > len(source.chains):
+        raise UsageError(f"--keep {keep}: there are only {len(source.chains)} samples")
+    cast = _cast(
+        backend, source, labelled, {"verifier": verifier, "embedder": embedder, "reranker": reranker}, device,
+        dtype, batch_size, base_url, concurrency, timeout, retries,
+    )  # fmt: skip
+    progress = choose() if distributed.rank() == 0 else Quiet()
+    options = {"top_captions": top_captions, "top_images": top_images, "progress": progress}
+    if dry_run:
+        _tell_estimate(
+            pipeline.estimate(source, cast, out, probe=probe, processes=share[1], **options), as_json
+        )
+        return
+    team = pipeline.Team() if world > 1 else pipeline.Alone()
+    try:
+        outcome = pipeline.clean(source, cast, rules, out, shard=share, chunk=chunk, team=team, **options)
+        team.end()
+        if distributed.rank() > 0:
+            return
+        if isinstance(outcome, pipeline.Waiting):
+            _tell_waiting(outcome, share, out, as_json)
+            return
+        manifest = output.write(outcome, out, progress)
+    except KeyboardInterrupt:
+        raise Interrupted(f"answers are kept in {out}: the same command goes on") from None
+    _tell(manifest, out, as_json)
+
+
+def _labelled_by_itself(source):
+    from hierbench.cleaning import adapter_roles
+
+    return adapter_roles.labelled_by_itself(source)
+
+
+def _labelled_miniature(source):
+    from hierbench.cleaning import adapter_roles
+
+    return adapter_roles.labelled_miniature()
+
+
+def _rules(**given: Any):
+    """Thresholds or exact counts. UsageError for both."""
+    from hierbench.cleaning.select import Rules
+
+    if given["keep"] is not None:
+        for name in ("min_verify", "min_order", "max_ambiguity"):
+            if given[name] is not None:
+                raise UsageError(f"--keep and --{name.replace('_', '-')} are both given: choose one")
+    return Rules(**{name: value for name, value in given.items() if value is not None})
+
+
+def _cast(
+    backend: Backend, source, labelled, names: dict[str, str | None], device: str, dtype: str, batch_size,
+    base_url, concurrency: int, timeout: float, retries: int,
+):  # fmt: skip
+    """Who plays the roles. Models are not loaded before they are asked."""
+    from hierbench.cleaning.roles import Cast
+
+    if backend is Backend.oracle:
+        from hierbench.cleaning import oracle
+        from hierbench.miniature.noise import noisy_chains
+
+        about = source.about
+        if about["dataset"] != "miniature-noisy":
+            raise UsageError(
+                "--backend oracle: nobody knows the truth of photographs; choose another backend"
+            )
+        return oracle.cast(noisy_chains(about["count"], about["share"], about["seed"]))
+    if backend is Backend.adapter:
+        from hierbench.cleaning.adapter_roles import AdapterRole
+        from hierbench.registry import load_model
+        from hierbench.run_setup import resolve_device
+
+        given = [name for name in names.values() if name]
+        if not given:
+            raise UsageError("--backend adapter: name a model, --verifier NAME; it plays the other roles too")
+        known, place = labelled(source), resolve_device(device)
+        options = {} if dtype == "auto" else {"dtype": dtype}
+        made = {
+            name: AdapterRole(load_model(name, device=place, **options), source.fit, known)
+            for name in dict.fromkeys(given)
+        }
+        return Cast(**{role: made[name or given[0]] for role, name in names.items()})
+    from hierbench.cleaning.backends import open_cast
+
+    asked = dict(zip(names, (VERIFIER, EMBEDDER, RERANKER), strict=True)) | {
+        r: n for r, n in names.items() if n
+    }
+    options = {"concurrency": concurrency, "timeout": timeout, "retries": retries, **_urls(base_url)}
+    if backend is Backend.transformers:
+        from hierbench.run_setup import resolve_device
+
+        options = {"device": resolve_device(device), "dtype": dtype, "batch_size": batch_size}
+    return open_cast(backend.value, **asked, **options)
+
+
+def _urls(given: list[str] | None) -> dict[str, Any]:
+    """--base-url once, or ROLE=URL for each role."""
+    if not given:
+        return {}
+    pairs = [
+        tuple(text.split("=", 1))
+        for text in given
+        if text.split("=", 1)[0] in ("verifier", "embedder", "reranker")
+    ]
+    if len(pairs) == len(given):
+        return {"base_url": dict(pairs)}
+    if len(given) > 1:
+        raise UsageError(
+            "--base-url: give one URL for all roles, or ROLE=URL for verifier, embedder and reranker"
+        )
+    return {"base_url": given[0]}
+
+
+# ------------------------------------------------------------------------------------------------------ telling
+
+
+def _tell(manifest: dict[str, Any], out: Path, as_json: bool) -> None:
+    if as_json:
+        print_json({**manifest, "folder": str(out)})
+        return
+    counts = manifest["counts"]
+    rows = [("samples", counts["samples"]), ("kept", counts["kept"]), ("dropped", counts["dropped"])]
+    rows += [(f"  for {reason}", number) for reason, number in counts["dropped_for"].items()]
+    rows.append(("negative captions", counts["negatives"]))
+    if planted := manifest.get("planted"):
+        rows += [
+            ("precision of dropped", f"{planted['precision']:.3f}"),
+            ("recall of planted", f"{planted['recall']:.3f}"),
+        ]
+        rows += [(f"  {fault}", found) for fault, found in planted["found_by_fault"].items()]
+    print_listing([{"cleaning": name, "result": value} for name, value in rows], ["cleaning", "result"])
+    say(f"\nTo look at: {out / 'audit.html'}")
+    say(f"To measure: hierbench run MODEL --task pep-v1 --data hierarcaps-clean={out}")
+
+
+def _tell_waiting(waiting, share: tuple[int, int], out: Path, as_json: bool) -> None:
+    if as_json:
+        print_json({"waiting_for": waiting.stage, "missing": waiting.missing, "folder": str(out)})
+        return
+    say(
+        f"shard {share[0]}/{share[1]} has answered its share of {waiting.stage}; {waiting.missing:,} answers of other "
+        f"shards are missing in {out}: run this again when they are there (or `hierbench clean merge`)"
+    )
+
+
+def _tell_estimate(found, as_json: bool) -> None:
+    if as_json:
+        print_json({"stages": [vars(stage) for stage in found]})
+        return
+    print_listing(
+        [
+            {
+                "stage": e.stage,
+                "role": e.role,
+                "answers": f"{'at most ' if e.at_most else ''}{e.calls:,}",
+                "left_to_ask": f"{e.missing:,}",
+                "time": "?" if e.seconds is None else _duration(e.seconds),
+            }
+            for e in found
+        ],
+        ["stage", "role", "answers", "left_to_ask", "time"],
+    )
+    known = [e.seconds for e in found if e.seconds is not None]
+    if len(known) == len(found):
+        say(f"\nIn all about {_duration(sum(known))}")
+    else:
+        say("\nNo pace is known yet: --probe 8 asks eight items of each kind (their answers are kept)")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,178 @@
+"""BLIP image-text retrieval models (BLIP-ITM) in transformers' layout, by the cosine of their two towers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from PIL import Image
+from torch import Tensor
+
+from hierbench.contracts import Fit, Geometry, ModelCard
+from hierbench.data import fetch
+from hierbench.data.images import to_square
+from hierbench.errors import CheckpointError, UsageError
+from hierbench.geometry import Sphere
+from hierbench.model_adapters._foreign import arithmetic, one_line, quietly, ready
+
+TEXT_BATCH = 256
+HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
+WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+PARTS = ("*.json", "*.txt")  # configuration, tokenizer, image processor
+EXAMPLE = "Salesforce/blip-itm-large-coco"
+
+
+def load(
+    checkpoint: str | None = None, *, name: str | None = None, device: str = "cpu", dtype: str = "float32"
+) -> BlipAdapter:
+    """`checkpoint` is a folder with config.json and weights, or a hub name ORG/REPO, perhaps with @REVISION.
+
+    Of the two heads the contrastive one is used, whose cosine compares any two embeddings; the matching head reads
+    an image and a text together, so embeds nothing. Raises CheckpointError, UsageError.
+    """
+    if not checkpoint:
+        raise UsageError(f"blip needs a folder in transformers' layout or a hub name, blip:{EXAMPLE}")
+    folder, title = _folder(checkpoint)
+    model = ready(_model(folder), device, dtype, checkpoint)
+    vision = model.config.vision_config
+    words, mean, std = _processors(folder)
+    shown, spread = ("/".join(f"{value:.5g}" for value in values) for values in (mean, std))
+    card = ModelCard(
+        name=name or title,
+        family="blip",
+        source=checkpoint,
+        embedding_dim=model.config.image_text_hidden_size,
+        image_size=vision.image_size,
+        parameters=sum(p.numel() for p in model.parameters()),
+        preprocessing=f"to {vision.image_size} (bicubic), mean {shown}, std {spread}",
+        sha256=_sha256(folder),
+        dtype=dtype,
+        paper="Li, Li, Xiong and Hoi 2022. BLIP. ICML",
+    )
+    return BlipAdapter(card, Sphere(), model, words, (mean, std), torch.device(device))
+
+
+@dataclass(frozen=True)
+class BlipAdapter:
+    """A transformers BlipForImageTextRetrieval; features are the towers' first tokens, projected."""
+
+    card: ModelCard
+    geometry: Geometry
+    model: transformers.BlipForImageTextRetrieval
+    words: Callable[..., Any]
+    scale: tuple[Sequence[float], Sequence[float]]  # mean and std of pixels
+    device: torch.device
+
+    def preprocess(self, image: Image.Image, fit: Fit) -> Tensor:
+        """RGB image -> (3, H, W) in [0, 1]."""
+        return to_square(image, self.card.image_size, fit)
+
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """(B, 3, H, W) in [0, 1] -> (B, D)."""
+        with arithmetic(self.device, self.card.dtype):
+            pixels = pixels.to(self.device, torch.float32, non_blocking=True)
+            mean, std = (torch.tensor(values, device=self.device).view(3, 1, 1) for values in self.scale)
+            states = self.model.vision_model(pixel_values=(pixels - mean) / std).last_hidden_state
+            return self.model.vision_proj(states[:, 0]).float()
+
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """-> (len(texts), D)."""
+        features = torch.empty(len(texts), self.card.embedding_dim, device=self.device)
+        order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+        with arithmetic(self.device, self.card.dtype):
+            for start in range(0, len(order), TEXT_BATCH):
+                rows = order[start : start + TEXT_BATCH]
+                tokens = self.words(
+                    [texts[row] for row in rows],
+                    padding=True,
+                    truncation=True,
+                    max_length=self.model.config.text_config.max_position_embeddings,
+                    return_tensors="pt",
+                ).to(self.device)
+                states = self.model.text_encoder(
+                    input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"]
+                ).last_hidden_state
+                features[rows] = self.model.text_proj(states[:, 0]).float()
+        return features
+
+
+def _folder(checkpoint: str) -> tuple[Path, str]:
+    """(the folder, what the model is called). Refuses what is no BLIP before anything is built."""
+    path = Path(checkpoint).expanduser()
+    hub = HUB_NAME.fullmatch(checkpoint)
+    if path.is_dir():
+        folder, title = path, path.resolve().name
+    elif hub and not path.exists():
+        folder, title = fetch.hub_snapshot(hub[1], hub[2]), hub[1].partition("/")[2]
+    else:
+        raise CheckpointError(f"{checkpoint} is neither a folder nor a hub name: blip reads, say, {EXAMPLE}")
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        kind, built = config.get("model_type"), config.get("architectures") or []
+    except FileNotFoundError:
+        raise CheckpointError(f"{folder} has no config.json: not a model in transformers' layout") from None
+    except (OSError, ValueError, AttributeError) as error:
+        raise CheckpointError(f"{folder / 'config.json'} cannot be read: {one_line(error)}") from error
+    if kind != "blip" or "BlipForImageTextRetrieval" not in built:
+        what = f"{', '.join(built) or 'a model'} of type {kind!r}"
+        raise CheckpointError(f"{folder} holds {what}: blip reads BlipForImageTextRetrieval, say {EXAMPLE}")
+    return folder, title
+
+
+def _model(folder: Path) -> transformers.BlipForImageTextRetrieval:
+    from transformers.utils import logging
+
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        with quietly():
+            model, report = transformers.BlipForImageTextRetrieval.from_pretrained(
+                folder, local_files_only=True, output_loading_info=True, dtype=torch.float32
+            )
+    except Exception as error:
+        raise CheckpointError(
+            f"{folder} does not load as a BLIP retrieval model: {one_line(error)}"
+        ) from error
+    finally:
+        if bars:
+            logging.enable_progress_bar()
+    wrong = sorted(str(key) for part in ("missing_keys", "mismatched_keys") for key in report.get(part) or ())
+    wrong = [key for key in wrong if not key.endswith("position_ids")]
+    if wrong:
+        raise CheckpointError(
+            f"{folder} is no complete BLIP retrieval model: {len(wrong)} weights are missing or of another shape, "
+            f"the first is {wrong[0]}"
+        )
+    return model
+
+
+def _processors(folder: Path) -> tuple[Callable[..., Any], Sequence[float], Sequence[float]]:
+    """(tokenizer, mean, std) of the folder."""
+    try:
+        with quietly():
+            words = transformers.AutoTokenizer.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
+            pixels = transformers.BlipImageProcessor.from_pretrained(folder, local_files_only=True)
+    except Exception as error:
+        raise CheckpointError(
+            f"the tokenizer or image processor in {folder} cannot be read: {one_line(error)}"
+        ) from error
+    return words, tuple(pixels.image_mean), tuple(pixels.image_std)
+
+
+def _sha256(folder: Path) -> str:
+    """Of everything in the folder that shapes the features: weights, configuration, tokenizer, processor."""
+    weights = next((found for pattern in WEIGHTS if (found := sorted(folder.glob(pattern)))), None)
+    if not weights:
+        raise CheckpointError(f"{folder} has no weights: expected {' or '.join(WEIGHTS)}")
+    parts = sorted(file for pattern in PARTS for file in folder.glob(pattern))
+    listing = "\n".join(f"{fetch.sha256(file)}  {file.name}" for file in [*weights, *parts])
+    return hashlib.sha256(listing.encode()).hexdigest()

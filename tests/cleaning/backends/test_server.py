@@ -1,0 +1,420 @@
+"""The server backend against a local HTTP server that also fails in every way that servers do."""
+
+import base64
+import hashlib
+import json
+import math
+import threading
+import time
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+from hierbench.cleaning import sources
+from hierbench.cleaning.backends import open_cast, prompts, server
+from hierbench.cleaning.roles import Embedder, Pair, Question, Reranker, Verifier
+from hierbench.cleaning.select import Rules
+from hierbench.errors import DataError, ServerError, UsageError
+
+PNG = b"\x89PNG"
+MODELS = {"verifier": "V", "embedder": "E", "reranker": "R"}
+WIDTH = 5
+
+
+def drawn(*parts, count=1):
+    """Numbers in [0, 1) that depend on the parts alone."""
+    digest = hashlib.sha256(repr(parts).encode()).digest()
+    return [int.from_bytes(digest[3 * i : 3 * i + 3], "big") / 2**24 for i in range(count)]
+
+
+def fake_yes(text, image):
+    """(probability of yes, of no) that the fake verifier gives."""
+    a, b = drawn("yes", text, image, count=2)
+    return 0.9 * a, (1 - 0.9 * a) * b
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        if self.server.models is None:
+            return self.say({"error": "no"}, 401)
+        return self.say({"data": [{"id": name, "root": f"/models/{name}"} for name in self.server.models]})
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        mine = self.server
+        with mine.lock:
+            mine.now += 1
+            mine.most = max(mine.most, mine.now)
+            mine.bodies.append((self.path, body))
+            key = json.dumps(body, sort_keys=True)
+            mine.seen[key] += 1
+            trouble = mine.trouble(key, mine.seen[key])
+        try:
+            time.sleep(mine.delay)
+            self.reply(body, trouble)
+        finally:
+            with mine.lock:
+                mine.now -= 1
+
+    def reply(self, body, trouble):
+        if trouble in (400, 404, 429, 500, 503):
+            headers = {"Retry-After": self.server.wish} if trouble == 429 else {}
+            return self.say({"error": {"message": f"told so {trouble}"}}, trouble, headers)
+        if trouble == "disconnect":
+            self.close_connection = True
+            return self.connection.close()
+        if trouble == "slow":
+            time.sleep(self.server.slow)
+        answer = {"/v1/chat/completions": self.chat, "/v1/embeddings": self.embed, "/v1/score": self.score}[
+            self.path
+        ](body)
+        if trouble == "malformed":
+            return self.send(json.dumps(answer).encode()[:-7])
+        if trouble == "html":
+            return self.send(b"<html>", kind="text/html")
+        if trouble == "lacking":  # what was asked for is left out
+            answer = {"choices": [{"message": {"content": "Yes"}, "logprobs": None}], "data": [{}]}
+        return self.say(answer)
+
+    def chat(self, body):
+        (message,) = body["messages"]
+        yes, no = fake_yes(message["content"][-1]["text"], picture(message["content"]))
+        masses = {"Yes": 0.7 * yes, " yes": 0.3 * yes, "No": 0.6 * no, "no": 0.4 * no, "Maybe": 1 - yes - no}
+        top = [{"token": token, "logprob": math.log(max(mass, 1e-30))} for token, mass in masses.items()]
+        return {"choices": [{"logprobs": {"content": [{**top[0], "top_logprobs": top}]}}]}
+
+    def embed(self, body):
+        content = body["messages"][-1]["content"]
+        numbers = drawn("embed", content[-1].get("text"), picture(content), count=WIDTH)
+        return {"data": [{"index": 0, "embedding": [10 * number - 5 for number in numbers]}]}
+
+    def score(self, body):
+        image = picture(body["text_1"]["content"])
+        scores = [drawn("score", text, image)[0] for text in body["text_2"]]
+        listed = [{"index": number, "score": score} for number, score in enumerate(scores)]
+        return {"data": listed[::-1]}  # order is nobody's promise
+
+    def say(self, document, status=200, headers=None):
+        self.send(json.dumps(document).encode(), status, headers=headers)
+
+    def send(self, content, status=200, kind="application/json", headers=None):
+        self.send_response(status)
+        for name, value in {
+            "Content-Type": kind,
+            "Content-Length": str(len(content)),
+            **(headers or {}),
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+
+def picture(content):
+    for part in content:
+        if part["type"] == "image_url":
+            return base64.b64decode(part["image_url"]["url"].partition(",")[2])
+    return None
+
+
+class Fake(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
+        self.lock, self.models = threading.Lock(), list(MODELS.values())
+        self.now = self.most = 0
+        self.bodies, self.seen = [], Counter()
+        self.delay, self.slow, self.wish = 0.0, 1.5, "0.01"
+        self.trouble = lambda key, time: None
+
+    def handle_error(self, *_):
+        pass
+
+
+@pytest.fixture
+def fake():
+    made = Fake()
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    yield made
+    made.shutdown()
+    made.server_close()
+    thread.join()
+
+
+def cast(fake, **options):
+    urls = dict.fromkeys(MODELS, fake.url)
+    return server.cast(
+        MODELS, urls, **{"concurrency": 6, "timeout": 1.0, "retries": 5, "pause": 0.01, **options}
+    )
+
+
+IMAGES = [PNG + bytes([number]) for number in range(5)]
+QUESTIONS = [Question(f"is it {n}?", IMAGES[n % 5]) for n in range(12)] + [Question("text alone?")]
+PAIRS = [Pair(IMAGES[n % 3], f"caption {n}") for n in range(70)] + [Pair(IMAGES[4], "another")]
+TEXTS = [f"text {n}" for n in range(8)]
+
+
+def answers(played):
+    return (
+        played.verifier.probability_of_yes(QUESTIONS),
+        played.embedder.embed_images(IMAGES),
+        played.embedder.embed_texts(TEXTS),
+        played.reranker.relevance(PAIRS),
+    )
+
+
+def test_answers_are_the_models(fake):
+    played = cast(fake)
+    assert isinstance(played.verifier, Verifier)
+    assert isinstance(played.embedder, Embedder)
+    assert isinstance(played.reranker, Reranker)
+    yes, images, texts, relevance = answers(played)
+    for question, found in zip(QUESTIONS, yes, strict=True):
+        a, b = fake_yes(question.text, question.image)
+        assert found == pytest.approx(a / (a + b))
+    assert images.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm([*images, *texts], axis=1), 1, atol=1e-6)
+    raw = 10 * np.array(drawn("embed", "text 3", None, count=WIDTH)) - 5
+    np.testing.assert_allclose(texts[3], raw / np.linalg.norm(raw), atol=1e-6)
+    assert relevance.tolist() == [drawn("score", pair.caption, pair.image)[0] for pair in PAIRS]
+    record = played.verifier.tally.record()
+    shares = [sum(fake_yes(question.text, question.image)) for question in QUESTIONS]
+    assert record["answers"] == len(QUESTIONS)
+    assert record["neither"] == sum(share < 0.5 for share in shares)
+    assert record["lowest_share"] == pytest.approx(min(shares))
+
+
+def test_requests(fake):
+    played = cast(fake)
+    answers(played)
+    by_path = {}
+    for path, body in fake.bodies:
+        by_path.setdefault(path, []).append(body)
+    chat = next(b for b in by_path["/v1/chat/completions"] if len(b["messages"][0]["content"]) == 2)
+    assert {key: chat[key] for key in ("model", "max_tokens", "temperature", "logprobs", "top_logprobs")} == {
+        "model": "V", "max_tokens": 1, "temperature": 0, "logprobs": True, "top_logprobs": 20,
+    }  # fmt: skip
+    assert chat["messages"][0]["content"][0]["image_url"]["url"].startswith("data:image/png;base64,")
+    embed = by_path["/v1/embeddings"][0]
+    assert embed["model"] == "E"
+    assert embed["messages"][0] == {
+        "role": "system",
+        "content": [{"type": "text", "text": prompts.REPRESENT}],
+    }
+    assert embed["add_generation_prompt"] is True
+    sizes = [len(body["text_2"]) for body in by_path["/v1/score"]]
+    assert sorted(sizes) == [1, 23, 23, 24]  # captions of an image go together
+    assert all(body["model"] == "R" for body in by_path["/v1/score"])
+    assert 1 < fake.most <= 6
+
+
+def test_a_server_that_fails_in_every_way_gives_the_same_answers(fake):
+    """Each of the first tries of most requests fails, in turn: results equal a fault-free run."""
+    expected = answers(cast(fake))
+    ways = [500, 429, "malformed", "lacking", "disconnect", 503, "html"]
+    happened = Counter()
+
+    def trouble(key, time):
+        number = int(hashlib.sha256(key.encode()).hexdigest(), 16)
+        failures = number % 4  # 0 to 3 failures, then an answer
+        if time > failures:
+            return None
+        way = "slow" if number % 29 == 0 and time == 1 else ways[(number // 4 + time) % len(ways)]
+        happened[way] += 1
+        return way
+
+    fake.seen.clear()
+    fake.trouble = trouble
+    found = answers(cast(fake))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert set(ways) <= set(happened)
+
+
+def cleaned(clean, fake, out, **options):
+    """The whole cleaning of 12 samples of the built-in world, asked from the server."""
+    given = sources.miniature(12, 0.3, "noise")
+    rules = Rules(keep=5, negatives=3, ambiguity_level=1)
+    clean(out, cast=cast(fake, **options), rules=rules, given=given, top_captions=4, top_images=1, chunk=16)
+
+
+def test_a_whole_cleaning_over_a_failing_server(clean, contents, fake, tmp_path):
+    cleaned(clean, fake, tmp_path / "calm")
+    asked = fake.seen.total()
+    ways = [500, 429, "malformed", "lacking", "disconnect", 503]
+    fake.seen.clear()
+    fake.trouble = lambda key, time: ways[int(hashlib.sha256(key.encode()).hexdigest(), 16) % 18 % 6] if (
+        time == 1 and int(hashlib.sha256(key.encode()).hexdigest(), 16) % 3 == 0
+    ) else None  # fmt: skip
+    cleaned(clean, fake, tmp_path / "failing")
+    assert fake.seen.total() > asked
+    assert contents(tmp_path / "failing") == contents(tmp_path / "calm")
+
+
+def test_a_server_that_goes_down_takes_no_answers_with_it(clean, contents, fake, tmp_path):
+    cleaned(clean, fake, tmp_path / "calm")
+    asked = len(fake.seen)
+    fake.seen.clear()
+    fake.trouble = lambda key, time: 503 if fake.seen.total() > 40 else None
+    with pytest.raises(ServerError, match="failed 2 times at /chat/completions: status 503"):
+        cleaned(clean, fake, tmp_path / "broken", retries=1)
+    fake.trouble, before = lambda key, time: None, fake.seen.total()
+    cleaned(clean, fake, tmp_path / "broken")
+    assert contents(tmp_path / "broken") == contents(tmp_path / "calm")
+    again = fake.seen.total() - before
+    assert again <= asked - 40 + 16  # of what was answered, at most the chunk in progress is asked again
+
+
+def test_slow_answers_are_asked_for_again(fake):
+    fake.trouble = lambda key, time: "slow" if time == 1 else None
+    found = cast(fake, timeout=0.3).verifier.probability_of_yes(QUESTIONS[:2])
+    assert fake.seen.total() == 4
+    assert np.isfinite(found).all()
+
+
+def test_concurrency_is_a_limit(fake):
+    fake.delay = 0.02
+    cast(fake, concurrency=2).embedder.embed_texts(TEXTS)
+    assert fake.most == 2
+
+
+def test_what_stays_wrong_is_one_line(fake):
+    played = cast(fake, retries=2)
+    for way, words in {
+        "lacking": "failed 3 times at /chat/completions: the answer has no log probabilities",
+        "malformed": "failed 3 times at /chat/completions: the answer is no JSON",
+        500: "failed 3 times at /chat/completions: status 500, .*told so",
+        "disconnect": "failed 3 times at /chat/completions: .*isconnect",
+    }.items():
+        fake.trouble = lambda key, time, way=way: way
+        with pytest.raises(ServerError, match=f"the verifier's server at {fake.url} {words}") as caught:
+            played.verifier.probability_of_yes(QUESTIONS)
+        assert "\n" not in str(caught.value)
+    fake.trouble = lambda key, time: "lacking"
+    with pytest.raises(ServerError, match="the answer holds no embedding"):
+        played.embedder.embed_texts(TEXTS)
+    with pytest.raises(ServerError, match=r"does not hold 2[34] scores"):
+        played.reranker.relevance(PAIRS)
+
+
+def test_what_the_server_refuses_is_not_asked_again(fake):
+    fake.trouble = lambda key, time: 400
+    with pytest.raises(ServerError, match=r"refuses /chat/completions: status 400, .*told so 400"):
+        cast(fake, concurrency=1).verifier.probability_of_yes(QUESTIONS)
+    assert set(fake.seen.values()) == {1}
+    assert fake.seen.total() < len(QUESTIONS)  # the others are not even asked
+
+
+class Pauses(list):
+    """Stands for the event that ends pauses: remembers how long they were to be."""
+
+    def wait(self, seconds):
+        self.append(seconds)
+
+
+def test_pauses_double_and_follow_the_servers_wish(fake):
+    verifier = cast(fake, retries=4, pause=1.0).verifier.server
+    for status, least in ((500, 0.0), (429, 20.0)):  # with the second comes a wish
+        fake.trouble, fake.wish, pauses = (lambda key, time, status=status: status), "20", Pauses()
+        with pytest.raises(ServerError):
+            verifier._answer(("/chat/completions", {}, dict), pauses)
+        assert len(pauses) == 4
+        assert all(
+            max(least, 0.5 * 2**n) <= pause <= max(least, 1.5 * 2**n) for n, pause in enumerate(pauses)
+        )
+
+
+def test_answers_out_of_range(fake, monkeypatch):
+    played = cast(fake, retries=0)
+    monkeypatch.setattr(Handler, "score", lambda self, body: {"data": [{"index": 0, "score": 7.5}]})
+    with pytest.raises(ServerError, match="not between 0 and 1"):
+        played.reranker.relevance(PAIRS[:1])
+    monkeypatch.setattr(Handler, "embed", lambda self, body: {"data": [{"embedding": [0.0, 0.0]}]})
+    with pytest.raises(ServerError, match="zero or not finite"):
+        played.embedder.embed_texts(["x"])
+    monkeypatch.setattr(
+        Handler, "embed",
+        lambda self, body: {"data": [{"embedding": [1.0] * len(body["messages"][1]["content"][0]["text"])}]},
+    )  # fmt: skip
+    with pytest.raises(ServerError, match="embeddings of 1 and of 2 numbers"):
+        played.embedder.embed_texts(["x", "xy"])
+
+
+def test_neither_yes_nor_no(fake, monkeypatch, caplog):
+    top = [{"token": "Perhaps", "logprob": -0.1}]
+    monkeypatch.setattr(
+        Handler,
+        "chat",
+        lambda self, body: {"choices": [{"logprobs": {"content": [{**top[0], "top_logprobs": top}]}}]},
+    )
+    played = cast(fake)
+    with caplog.at_level("WARNING", "hierbench"):
+        assert played.verifier.probability_of_yes(QUESTIONS[:3]).tolist() == [0, 0, 0]
+    assert played.verifier.tally.record() == {"answers": 3, "neither": 3, "lowest_share": 0.0}
+    assert len(caplog.records) == 1
+
+
+def test_servers_that_are_not_there(fake):
+    began = time.perf_counter()
+    with pytest.raises(ServerError, match=r"does not answer \(.*refused.*\): start it \(vllm serve V\)"):
+        open_cast("server", **MODELS, base_url="http://127.0.0.1:9/v1")
+    assert time.perf_counter() - began < 5  # no retries: a server that is down is said at once
+    fake.models = ["other"]
+    with pytest.raises(ServerError, match="does not serve 'V': it serves 'other'"):
+        cast(fake)
+    fake.models = None
+    with pytest.raises(ServerError, match=r"answers status 401.*OPENAI_API_KEY"):
+        cast(fake)
+
+
+def test_a_page_that_is_no_list_of_models(fake, monkeypatch):
+    monkeypatch.setattr(Handler, "do_GET", lambda self: self.send(b"<html>", kind="text/html"))
+    with pytest.raises(ServerError, match="no OpenAI-compatible list of models"):
+        cast(fake)
+
+
+def test_identity(fake):
+    identity = cast(fake).reranker.identity
+    assert identity == {
+        "model": "R", "revision": "/models/R", "prompt_hash": prompts.prompt_hash("reranker"), "backend": "server",
+        "dtype": "as served",
+    }  # fmt: skip
+
+
+def test_addresses_and_options(fake):
+    with pytest.raises(UsageError, match="no address of a server"):
+        open_cast("server", **MODELS, base_url="localhost:8000")
+    with pytest.raises(
+        UsageError, match="servers are needed for verifier, embedder, reranker, given for verifier"
+    ):
+        open_cast("server", **MODELS, base_url={"verifier": fake.url})
+    with pytest.raises(UsageError, match="concurrency of at least 1"):
+        open_cast("server", **MODELS, base_url=fake.url, concurrency=0)
+    played = open_cast("server", **MODELS, base_url=fake.url.removesuffix("/v1"))  # the usual path is added
+    assert played.embedder.embed_texts(["x"]).shape == (1, WIDTH)
+    assert played.embedder.embed_texts([]).shape[0] == 0
+    assert played.verifier.probability_of_yes([]).shape == (0,)
+    assert played.reranker.relevance([]).shape == (0,)
+
+
+def test_images_of_other_kinds_are_sent_as_png(fake, scenes):
+    import io
+
+    from PIL import Image
+
+    out = io.BytesIO()
+    Image.open(io.BytesIO(scenes[0][0])).save(out, "BMP")
+    played = cast(fake)
+    played.embedder.embed_images([out.getvalue()])
+    assert picture(fake.bodies[-1][1]["messages"][1]["content"]).startswith(PNG)
+    with pytest.raises(DataError, match="not a readable"):
+        played.embedder.embed_images([b"no image"])
