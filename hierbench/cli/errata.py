@@ -64,7 +64,9 @@ def errata(
     offline: Offline = False,
     as_json: Json = False,
 ) -> int:
-    """Errors known in the released evaluators; with --measure, how much those that are mended move a model's figures.
+    """Errors known in the released evaluators.
+
+    With --measure, how much those that the protocol `corrected` mends move a model's figures.
 
     \b
     hierbench errata

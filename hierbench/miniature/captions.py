@@ -1,9 +1,8 @@
 """What is said of a scene: captions of four levels, each with its meaning, and when a meaning is true.
 
-Level 1 names a group, a colour or a place ("an animal", "something red", "a scene at night"), level 2 a kind
-or a group with one property, level 3 a kind with one property, level 4 everything that captions can say. A
-meaning says that something is there, not that nothing else is; so a finer caption entails the coarser ones of
-its chain.
+Level 1 names a group, a colour or a place ("an animal", "something red", "a scene at night"), level 2 a kind,
+level 3 a kind with one property, level 4 everything that captions can say. A meaning says that something is
+there, not that nothing else is; so a finer caption entails the coarser ones of its chain.
 """
 
 from __future__ import annotations
@@ -198,13 +197,7 @@ def _level_1(scene: Scene, draws: Draws) -> Spoken:
 
 
 def _level_2(scene: Scene, draws: Draws) -> Spoken:
-    thing, option = draws.choice(scene.things), draws.below(4)
-    if option < 2:
-        return _phrase(draws, Mention(thing.kind))
-    noun = draws.choice(BY_NAME[thing.kind].hypernyms)
-    if option == 2:
-        return _phrase(draws, Mention(noun, thing.colour))
-    return _phrase(draws, Mention(noun), scene.background)
+    return _phrase(draws, Mention(draws.choice(scene.things).kind))
 
 
 def _level_3(scene: Scene, draws: Draws) -> Spoken:

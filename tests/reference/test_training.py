@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from hierbench.errors import DataError, HierbenchError, OutputError, UsageError
+from hierbench.miniature.vocabulary import BACKGROUNDS, COLOURS
 from hierbench.reference.checkpoint import read_state
 from hierbench.reference.configuration import resolve
 from hierbench.reference.training import launch
@@ -257,6 +258,27 @@ def test_readers_resume_where_they_stood():
     for one, two in zip(straight[3:], late, strict=True):
         assert torch.equal(one.pixels, two.pixels)
         assert torch.equal(one.texts[0].tokens, two.texts[0].tokens)
+
+
+def test_early_steps_of_the_miniature_see_the_finest_captions_and_close_ups_show_one_thing():
+    overrides = ["data.full_caption_steps=1", "data.close_ups=0.5", "data.caption_levels=[1,0,0,0]"]
+    config = tiny("hycoclip", *overrides, "train.batch_size=200")
+    drawn = Batches(config.data, image_size=64, rows=200, seed=0)._miniature(0, 1)
+    places = [words for wordings in BACKGROUNDS.values() for words in wordings]
+    for step in (0, 1):
+        samples = [next(drawn) for _ in range(200)]
+        scenes = [sample for sample in samples if sample.image.size == (64, 64)]
+        close_ups = [sample for sample in samples if sample.image.size != (64, 64)]
+        assert 70 < len(close_ups) < 130
+        placed = [any(words in sample.caption for words in places) for sample in scenes]
+        assert all(placed) if step == 0 else 0.1 < sum(placed) / len(placed) < 0.4  # level 1: one in four
+        assert not any(words in sample.caption for sample in close_ups for words in places)
+        coloured = [
+            any(c in phrase for c in COLOURS)
+            for sample in samples
+            for phrase in (sample.parts[0][1], *([sample.caption] if sample in close_ups else []))
+        ]
+        assert all(coloured) if step == 0 else not all(coloured)
 
 
 def test_trained_file_has_the_released_layout(tmp_path, golden):

@@ -10,7 +10,6 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import islice
 
 import numpy as np
@@ -125,34 +124,28 @@ class Batches(IterableDataset):
         from hierbench.miniature import TRAINING_SAMPLES, training_sample
 
         while True:
-            full = step < self.config.full_caption_steps
-            alike = self._alike(step)
+            full = 1 - step / self.config.full_caption_steps if self.config.full_caption_steps else 0.0
             first = (step * self.world + self.rank) * self.rows
-            for place in range(self.rows):
-                epoch, turn = divmod(first + place, TRAINING_SAMPLES)
-                index = int(_permutation(TRAINING_SAMPLES, self.seed, epoch)[turn])
-                index = alike[place] if place < len(alike) else index
-                draw = random.Random(f"{self.seed}:{first + place}")
+            for position in range(first, first + self.rows):
+                epoch, place = divmod(position, TRAINING_SAMPLES)
+                index = int(_permutation(TRAINING_SAMPLES, self.seed, epoch)[place])
+                draw = random.Random(f"{self.seed}:{position}")
                 yield self._draw_miniature(training_sample(index), draw, full)
             step += workers
 
-    def _alike(self, step: int) -> list[int]:
-        """Scenes of this process's share of the step that have one background and one first colour."""
-        count = int(self.config.alike * self.rows) if step >= self.config.alike_after else 0
-        if not count:
-            return []
-        draw = random.Random(f"{self.seed}:alike:{step}")
-        scenes = draw.choice(_scenes_alike())
-        chosen = draw.sample(scenes, min(count * self.world, len(scenes)))
-        return chosen[self.rank :: self.world]
-
-    def _draw_miniature(self, sample, draw: random.Random, full: bool) -> Drawn:
+    def _draw_miniature(self, sample, draw: random.Random, full_share: float) -> Drawn:
+        full = draw.random() < full_share
         level = 4 if full else draw.choices((1, 2, 3, 4), self.config.caption_levels)[0]
         parts = []
         for position in draw.sample(range(len(sample.boxes)), min(self.config.boxes, len(sample.boxes))):
             phrases = sample.part_captions(position, 3 if full else draw.choice((1, 2, 3)))
             parts.append((Image.fromarray(sample.crop(position)), draw.choice(phrases).text))
-        image, captions = Image.fromarray(sample.pixels), sample.captions(level)
+        if draw.random() < self.config.close_ups:
+            position = draw.randrange(len(sample.boxes))
+            pixels, captions = sample.crop(position), sample.part_captions(position, min(level, 3))
+        else:
+            pixels, captions = sample.pixels, sample.captions(level)
+        image = Image.fromarray(pixels)
         return Drawn(image, draw.choice(captions).text, tuple(parts), draw.getrandbits(62))
 
     def _from_shards(self, stream: Stream, tally: Counter) -> Iterator[tuple[int, Drawn]]:
@@ -229,17 +222,6 @@ def _decoded(content: bytes, tally: Counter, fault: str) -> Image.Image | None:
     except DataError:
         tally[fault] += 1
         return None
-
-
-@cache
-def _scenes_alike() -> list[list[int]]:
-    """Training scenes by background and colour of the first thing."""
-    from hierbench.miniature import all_scenes
-
-    groups: dict[tuple[str, str], list[int]] = {}
-    for scene in all_scenes("train"):
-        groups.setdefault((scene.background, scene.things[0].colour), []).append(scene.index)
-    return [groups[key] for key in sorted(groups)]
 
 
 _permutations: dict[tuple[int, int, int], np.ndarray] = {}

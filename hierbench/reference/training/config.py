@@ -20,27 +20,18 @@ class DataConfig(_Strict):
     kind: Literal["miniature", "grit", "pairs"] = "grit"  # pairs: plain image-caption tars
     shards: str | None = None  # "folder/{00000..01999}.tar", a glob, or a folder of .tar files
     boxes: int = Field(0, ge=0)  # part images per sample: 0 none, 1 one random box (HyCoCLIP), more for UNCHA
-    crop_scale: tuple[float, float] = (
-        0.5,
-        1.0,
-    )  # area share of the random resized crop; (1, 1): none, the whole image is squeezed
+    # area share of the random resized crop; (1, 1): none, the whole image is squeezed
+    crop_scale: tuple[float, float] = (0.5, 1.0)
     colour_jitter: tuple[float, float, float, float] | None = None  # brightness, contrast, saturation, hue
     jitter_probability: float = Field(0.8, ge=0, le=1)
     flip_probability: float = Field(0.0, ge=0, le=1)  # mirrored images contradict "left of" captions
     grayscale_probability: float = Field(0.0, ge=0, le=1)
-    caption_levels: tuple[float, float, float, float] = (
-        0.1,
-        0.2,
-        0.2,
-        0.5,
-    )  # miniature: share of levels 1 to 4
-    full_caption_steps: int = Field(
-        0, ge=0
-    )  # miniature: the first steps see the finest captions and phrases alone
-    alike: float = Field(
-        0.0, ge=0, le=1
-    )  # miniature: share of a batch that has one background, one first colour
-    alike_after: int = Field(0, ge=0)  # … from this step on
+    # of the miniature alone: shares of caption levels 1 to 4; over how many first steps the share of samples with
+    # the finest captions and phrases falls from all to none, the others following those levels; the share of samples
+    # that show the box of one thing, with its phrase for a caption
+    caption_levels: tuple[float, float, float, float] = (0.1, 0.2, 0.2, 0.5)
+    full_caption_steps: int = Field(0, ge=0)
+    close_ups: float = Field(0.0, ge=0, le=1)
     shuffle_buffer: int = Field(4000, ge=1)
     workers: int = Field(4, ge=0)
 
