@@ -30,7 +30,9 @@ def train(
     ] = None,
     bundle: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Make a bundled model with its card there, measured on --evaluate."),
+        typer.Option(
+            metavar="FOLDER", help="Make a bundled model with its card there, measured on --evaluate."
+        ),
     ] = None,
     as_list: Annotated[bool, typer.Option("--list", help="Print the packaged configs.")] = False,
 ) -> None:

@@ -1,0 +1,53 @@
+"""The built-in models: there are five of one size, they are what their cards say, and they have learned something."""
+
+from importlib import resources
+from pathlib import Path
+
+import pytest
+import yaml
+
+import hierbench
+from hierbench import registry
+from hierbench.reference.bundle import MAX_BYTES
+from hierbench.reference.configuration import resolve
+
+FAMILIES = ("clip", "meru", "hycoclip", "uncha", "argent")
+FOLDER = Path(str(resources.files("hierbench"))) / "reference" / "bundled"
+
+
+def card_of(family):
+    return yaml.safe_load((FOLDER / f"{family}.yaml").read_text(encoding="utf-8"))
+
+
+def test_there_is_one_of_each_family():
+    bundled = {entry.family: entry.builtin for entry in registry.list_models() if entry.builtin}
+    assert bundled == {family: f"reference/bundled/{family}.safetensors" for family in FAMILIES}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_card_tells_how_to_make_it_again(family):
+    card = card_of(family)
+    assert (FOLDER / f"{family}.safetensors").stat().st_size <= MAX_BYTES
+    assert (card["family"], card["seed"]) == (family, 0)
+    assert card["command"] == f"hierbench train miniature/{family}"
+    assert resolve(card["config"]) == resolve(f"miniature/{family}")  # the packaged config is still that one
+
+
+def test_all_were_trained_alike():
+    trained = [card_of(family)["config"] for family in FAMILIES]
+    assert all(config["train"] == trained[0]["train"] for config in trained)
+    layout = ("layout", "pixel_mean", "pixel_std")
+    sizes = [{k: v for k, v in config["model"].items() if k not in layout} for config in trained]
+    assert all(size == sizes[0] for size in sizes)
+    data = [{k: v for k, v in config["data"].items() if k != "boxes"} for config in trained]
+    assert all(facts == data[0] for facts in data)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_it_reaches_the_figures_of_its_card(family):
+    figures = card_of(family)["figures"]
+    tasks = ["zero-shot/miniature-things", "retrieval/miniature"]
+    found = hierbench.run([f"miniature-{family}"], tasks=tasks, workers=0)
+    for record in found:
+        for metric, estimate in record.metrics.items():  # platforms round differently: a few items may flip
+            assert estimate.value == pytest.approx(figures[f"{record.task} {metric}"], abs=0.5)
