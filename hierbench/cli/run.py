@@ -121,7 +121,7 @@ def run(
 
     \b
     hierbench run                          built-in models on the built-in world
-    hierbench run --retrain                trains these models first, about an hour on two cores
+    hierbench run --retrain                trains these models first, an hour or more on two cores
     hierbench run hycoclip-vit-b           a released checkpoint, suite argent
     hierbench run hycoclip-vit-b --suite all --data-dir DIR     every task whose data is in DIR
     hierbench run --family hycoclip --checkpoint FILE --data imagenet=DIR

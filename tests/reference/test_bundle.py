@@ -21,7 +21,9 @@ FACTS = {"command": "hierbench train miniature/argent", "seconds": 612.34, "figu
 def finished_run(folder, config):
     """What a training run leaves, with untrained weights."""
     folder.mkdir()
-    (folder / "config.yaml").write_text(yaml.safe_dump(yaml.safe_load(config.model_dump_json())))
+    (folder / "config.yaml").write_text(
+        yaml.safe_dump({**yaml.safe_load(config.model_dump_json()), "processes": 1})
+    )
     model = build(config)
     save_weights(folder / "model.safetensors", model.state_dict())
     return model
