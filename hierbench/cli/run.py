@@ -203,7 +203,12 @@ def _retrained(out: Path, device: str) -> list[tuple[str, str, str]]:
         if not weights.is_file():
             say(f"hierbench: training {entry.family} ({number} of {len(bundled)}) in {folder}")
             config = resolve(f"miniature/{entry.family}")
-            launch(config, folder, device=device, resume=(folder / "checkpoints").is_dir())
+            try:
+                launch(config, folder, device=device, resume=(folder / "config.yaml").is_file())
+            except KeyboardInterrupt:
+                raise Interrupted(
+                    f"saved steps are kept in {folder}; the same command with --out {out} goes on from there"
+                ) from None
         found.append((entry.family, str(weights), f"{entry.family} (retrained)"))
     return found
 

@@ -119,6 +119,36 @@ def test_without_arguments_the_built_in_models_run_on_the_built_in_world(hierben
     assert "--family hycoclip --checkpoint FILE" in done.err  # what to type next
 
 
+def test_retraining_goes_on_where_it_was_stopped(hierbench, engine, monkeypatch, tmp_path):
+    """What is trained is kept, what was begun is resumed, and the fresh weights are what is measured."""
+    asked = []
+
+    def launch(config, folder, *, device, resume):
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        asked.append((config.family, resume))
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.yaml").touch()
+        (folder / "model.safetensors").touch()
+
+    monkeypatch.setattr("hierbench.reference.training.launch.launch", launch)
+    begun = tmp_path / "out" / "training" / "meru"
+    begun.mkdir(parents=True)
+    (begun / "config.yaml").touch()
+    stopped = hierbench("run", "--retrain", "--out", "out")
+    assert stopped.status != 0
+    assert "the same command with --out out goes on from there" in stopped.err
+    assert asked == [("clip", False), ("meru", True)]
+    asked.clear()
+    asked += [("kept", True)] * 3
+    engine(MEASURED)
+    assert hierbench("run", "--retrain", "--out", "out").status == 0
+    assert asked[3:] == [("hycoclip", False), ("uncha", False), ("argent", False)]
+    names = [name for _, _, name in engine.asked["models"]]
+    assert names == [f"{f} (retrained)" for f in ("clip", "meru", "hycoclip", "uncha", "argent")]
+    assert engine.asked["models"][0][1].endswith("out/training/clip/model.safetensors")
+
+
 def test_options_reach_the_engine(hierbench, engine, tmp_path):
     engine(MEASURED)
     (tmp_path / "d").mkdir()
