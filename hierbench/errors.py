@@ -43,3 +43,9 @@ class GeometryError(HierbenchError):
 
 class ServerError(HierbenchError):
     """A server behind which a model runs that does not answer, or not what was asked for."""
+
+
+def one_line(error: BaseException, limit: int = 300) -> str:
+    """The error's text as one line of reasonable length."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= limit else text[: limit - 1] + "…"

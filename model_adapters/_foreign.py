@@ -1,4 +1,4 @@
-"""What the adapters of other libraries' models share: checks of the weights, arithmetic, one-line reasons."""
+"""What the adapters of other libraries' models share: checks of the weights, arithmetic, silence."""
 
 from __future__ import annotations
 
@@ -57,9 +57,3 @@ def state_sha256(model: nn.Module) -> str:
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
-
-
-def one_line(error: BaseException, limit: int = 300) -> str:
-    """The error's text as one line of reasonable length."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -18,9 +18,9 @@ from torch import Tensor
 from hierbench.contracts import Fit, Geometry, ModelCard
 from hierbench.data import fetch
 from hierbench.data.images import to_square
-from hierbench.errors import CheckpointError, UsageError
+from hierbench.errors import CheckpointError, UsageError, one_line
 from hierbench.geometry import Sphere
-from hierbench.model_adapters._foreign import arithmetic, one_line, quietly, ready
+from hierbench.model_adapters._foreign import arithmetic, quietly, ready
 
 TEXT_BATCH = 256
 HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")

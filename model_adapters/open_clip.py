@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from hierbench.contracts import Fit, Geometry, ModelCard
 from hierbench.data import fetch
-from hierbench.errors import CheckpointError, UsageError
+from hierbench.errors import CheckpointError, UsageError, one_line
 from hierbench.geometry import Sphere
-from hierbench.model_adapters._foreign import arithmetic, one_line, quietly, ready, state_sha256
+from hierbench.model_adapters._foreign import arithmetic, quietly, ready, state_sha256
 from hierbench.registry import lookup
 
 TEXT_BATCH = 256

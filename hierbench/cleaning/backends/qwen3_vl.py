@@ -27,7 +27,7 @@ from hierbench.cleaning.backends.yes_no import Tally, probability, spelled
 from hierbench.cleaning.roles import Cast, Pair, Question
 from hierbench.data import fetch
 from hierbench.data.images import decode
-from hierbench.errors import CheckpointError, DataError, EncodingError, UsageError
+from hierbench.errors import CheckpointError, DataError, EncodingError, UsageError, one_line
 from hierbench.run_setup import resolve_device
 
 KIND = "qwen3_vl"  # `model_type` in config.json
@@ -240,7 +240,7 @@ class Qwen:
             )
         except Exception as error:  # of Jinja, or a template that is not there
             raise CheckpointError(
-                f"{self.folder}: the chat template does not work: {_line(error)}"
+                f"{self.folder}: the chat template does not work: {one_line(error)}"
             ) from error
 
     def last_states(self, asked: Sequence[tuple[str, bytes | None]]) -> Iterator[tuple[list[int], Tensor]]:
@@ -342,7 +342,7 @@ class Qwen:
         try:
             pixels = self.processor.image_processor(images=pictures, return_tensors="pt")
         except ValueError as error:  # an aspect ratio beyond 200, for one
-            raise DataError(f"an image does not suit {self.identity['model']}: {_line(error)}") from error
+            raise DataError(f"an image does not suit {self.identity['model']}: {one_line(error)}") from error
         grids = pixels["image_grid_thw"]
         found = self._body.get_image_features(pixels["pixel_values"].to(self.device), grids.to(self.device))
         for number, key in enumerate(new):
@@ -362,7 +362,7 @@ class Qwen:
                 )
         except Exception as error:
             raise CheckpointError(
-                f"{self.folder} does not load as {EXPECTED[self.role]}: {_line(error)}"
+                f"{self.folder} does not load as {EXPECTED[self.role]}: {one_line(error)}"
             ) from error
         wrong = sorted(
             str(key) for part in ("missing_keys", "mismatched_keys") for key in report.get(part) or ()
@@ -421,7 +421,7 @@ def _config(folder: Path, role: str) -> transformers.Qwen3VLConfig:
             f"{folder} has no config.json, so is no model folder: the {role} is {EXPECTED[role]}"
         ) from None
     except (OSError, ValueError, AttributeError) as error:
-        raise CheckpointError(f"{folder / 'config.json'} cannot be read: {_line(error)}") from error
+        raise CheckpointError(f"{folder / 'config.json'} cannot be read: {one_line(error)}") from error
     if kind != KIND:
         raise CheckpointError(f"{folder} holds a model of type {kind!r}: the {role} is {EXPECTED[role]}")
     if "mm_encoder_outputs" not in inspect.signature(transformers.Qwen3VLModel.forward).parameters:
@@ -433,7 +433,7 @@ def _config(folder: Path, role: str) -> transformers.Qwen3VLConfig:
         with _quietly():
             return transformers.Qwen3VLConfig.from_pretrained(folder, local_files_only=True)
     except Exception as error:
-        raise CheckpointError(f"{folder / 'config.json'} cannot be read: {_line(error)}") from error
+        raise CheckpointError(f"{folder / 'config.json'} cannot be read: {one_line(error)}") from error
 
 
 def _processor(folder: Path) -> transformers.Qwen3VLProcessor:
@@ -442,7 +442,7 @@ def _processor(folder: Path) -> transformers.Qwen3VLProcessor:
             processor = transformers.Qwen3VLProcessor.from_pretrained(folder, local_files_only=True)
     except Exception as error:
         raise CheckpointError(
-            f"the tokenizer or image processor in {folder} cannot be read: {_line(error)}"
+            f"the tokenizer or image processor in {folder} cannot be read: {one_line(error)}"
         ) from error
     if not processor.chat_template:
         raise CheckpointError(
@@ -477,8 +477,3 @@ def _quietly() -> Iterator[None]:
         logging.set_verbosity(before)
         if bars:
             logging.enable_progress_bar()
-
-
-def _line(error: BaseException, limit: int = 300) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -20,6 +20,16 @@ def first_there(folder: Path, places: Sequence[str]) -> Path | None:
     return next((path for place in places if (path := folder / place).exists()), None)
 
 
+def image_folder(manifest: Manifest, folder: Path) -> Path:
+    """The folder of the dataset's images. Raises DataError where there is none."""
+    path = first_there(folder, manifest.layout.images)
+    if path is None:
+        raise DataError(
+            f"dataset {manifest.name}: {folder} has no image folder {' or '.join(manifest.layout.images)}/"
+        )
+    return path
+
+
 def find_root(folder: Path, marks: Sequence[str], depth: int = 2) -> Path | None:
     """The folder, or the nearest folder at most `depth` below it, in which one of the marks exists."""
     level = [folder]

@@ -15,7 +15,7 @@ from hierbench.data.readers._files import (
     check_unicode,
     find_root,
     first_few,
-    first_there,
+    image_folder,
     images_by_name,
 )
 from hierbench.errors import DataError
@@ -63,11 +63,7 @@ def read(manifest: Manifest, folder: Path, protocol: str = "", prompts: str = ""
             f"{where}: {len(bare)} images have no caption: {first_few(bare)}: add captions or remove the images"
         )
 
-    pictures = first_there(folder, manifest.layout.images)
-    if pictures is None:
-        raise DataError(
-            f"dataset {manifest.name}: {folder} has no image folder {' or '.join(manifest.layout.images)}/"
-        )
+    pictures = image_folder(manifest, folder)
     return Retrieval(
         name=manifest.name,
         images=images_by_name(manifest, pictures, [image["file_name"] for image in images]),

@@ -11,7 +11,7 @@ from hierbench.data.readers._files import (
     captions_file,
     check_distinct,
     find_root,
-    first_there,
+    image_folder,
     images_by_name,
 )
 from hierbench.data.readers._multilabel import multilabel
@@ -55,10 +55,6 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Multi
                 f"{where}: category {category} is called {name_of[category]!r}, which is "
                 f"{'no class' if meant is None else f'class {meant}'} of {manifest.name}: fetch it again"
             )
-    pictures = first_there(folder, manifest.layout.images)
-    if pictures is None:
-        raise DataError(
-            f"dataset {manifest.name}: {folder} has no image folder {' or '.join(manifest.layout.images)}/"
-        )
+    pictures = image_folder(manifest, folder)
     sources = images_by_name(manifest, pictures, [image["file_name"] for image in images])
     return multilabel(manifest, sources, list(found.values()), protocol, prompts)

@@ -16,7 +16,14 @@ import numpy as np
 from hierbench.data.datasets import CaptionChains
 from hierbench.data.locate import Locations, how_to_get
 from hierbench.data.manifests import Manifest, load_manifest
-from hierbench.data.readers._files import captions_file, find_root, first_there, images_by_name, read_text
+from hierbench.data.readers._files import (
+    captions_file,
+    find_root,
+    first_there,
+    image_folder,
+    images_by_name,
+    read_text,
+)
 from hierbench.errors import DataError, MissingDataError
 
 NAME = "hierarcaps"
@@ -89,12 +96,7 @@ def _pictures(manifest: Manifest, folder: Path, locations: Locations) -> Path:
             f"dataset {manifest.name}: {folder} has no {folders} and the dataset {lender.name}, whose images "
             f"serve, is not on this machine. {how_to_get(lender)}"
         )
-    pictures = first_there(lent, lender.layout.images)
-    if pictures is None:
-        raise DataError(
-            f"dataset {lender.name}: {lent} has no image folder {' or '.join(lender.layout.images)}/"
-        )
-    return pictures
+    return image_folder(lender, lent)
 
 
 def _pool(path: Path) -> tuple[str, ...]:

@@ -12,7 +12,13 @@ import numpy as np
 from hierbench.data.datasets import Retrieval
 from hierbench.data.manifests import Manifest
 from hierbench.data.readers import _json
-from hierbench.data.readers._files import captions_file, check_unicode, find_root, first_there, images_by_name
+from hierbench.data.readers._files import (
+    captions_file,
+    check_unicode,
+    find_root,
+    image_folder,
+    images_by_name,
+)
 from hierbench.errors import DataError
 
 NAME = "karpathy"
@@ -48,11 +54,7 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Retri
         captions += raw
         owner += [row] * len(raw)
     check_unicode(captions, f"{where}: the caption")
-    pictures = first_there(folder, manifest.layout.images)
-    if pictures is None:
-        raise DataError(
-            f"dataset {manifest.name}: {folder} has no image folder {' or '.join(manifest.layout.images)}/"
-        )
+    pictures = image_folder(manifest, folder)
     return Retrieval(
         name=manifest.name,
         images=images_by_name(manifest, pictures, [entry["filename"] for entry in chosen]),
