@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 from torch.utils.data import Dataset as TorchDataset
 
 from hierbench.contracts import (
@@ -390,7 +390,7 @@ class _PixelBatches(TorchDataset):
                 where = f"{image_id} of {self.dataset.name}"
                 image = decode(self.dataset.images.read(image_id), where)
                 pixels.append(self.adapter.preprocess(image, self.job.fit))
-            return torch.stack(pixels)
+            return default_collate(pixels)  # a stack, in a worker made in shared memory at once
         except HierbenchError as error:
             return error.with_traceback(None)
         except Exception as error:

@@ -73,7 +73,9 @@ def train(
         from hierbench.reference import bundle as bundling
 
         command = shlex.join(["hierbench", "train", config, *(overrides or ())])
-        say(f"bundled: {bundling.bundle(folder, bundle, command=command, seconds=seconds, figures=figures)}")
+        notes = {"resumed": "the seconds are those of the last sitting"} if resume else {}
+        made = bundling.bundle(folder, bundle, command=command, seconds=seconds, figures=figures, **notes)
+        say(f"bundled: {made}")
 
 
 def _measure(weights: Path, family: str, suite: str, folder: Path) -> dict[str, float]:

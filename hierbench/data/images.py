@@ -71,8 +71,8 @@ def to_square(image: Image.Image, size: int, fit: Fit, resample: str = "bicubic"
         image = image.resize((width, height), method)
         left, top = round((width - size) / 2), round((height - size) / 2)
         image = image.crop((left, top, left + size, top + size))
-    pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
-    return pixels.float().div_(255)
+    pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)
+    return pixels.to(torch.float32, memory_format=torch.contiguous_format).div_(255)
 
 
 def _check_size(size: tuple[int, int], where: str) -> None:

@@ -50,11 +50,13 @@ def test_the_packaged_configs_are_listed(hierbench):
         (["miniature/clip", "--resume"], "--resume needs --out DIR, the folder of the run to go on with"),
         (["miniature/clip", "--resume", "--out", "empty"], "nothing to resume in empty"),
         (["hycoclip/vit-s", "data.shards=nowhere"], "no tar shards match nowhere"),
+        (["miniature/argent", *TINY, "data.boxes=0"], "data.boxes=0, but the objective compares parts"),
     ],
 )
 def test_what_it_refuses_it_refuses_in_one_line(hierbench, tmp_path, words, line):
     done = hierbench("train", *words, "--device", "cpu")
     assert (done.status, done.out) == (2, "")
+    assert not (tmp_path / "runs").exists()
     assert done.err.startswith("hierbench: error: ")
     assert done.err.count("\n") == 1
     assert line in done.err

@@ -186,8 +186,10 @@ def train(
     """
     processes = processes or Processes()
     where = pick_device(device)
-    start, restored = _prepare_folder(config, out, resume, processes)
+    start, restored = _look_into(config, out, resume, processes)
     trainer = Trainer(config, where, processes)
+    if trainer.model.needs_parts and not config.data.boxes:
+        raise UsageError("data.boxes=0, but the objective compares parts with wholes: set data.boxes=1 or more")
     consumed: dict[int, int] = {}
     tally: Counter = Counter()
     if restored:
@@ -198,6 +200,7 @@ def train(
         trainer.bad_steps.fill_(saved["bad_steps"])
         consumed, tally = dict(saved["consumed"]), Counter(saved["skipped"])
     settings = config.train
+    lead = processes.rank == 0
     batches = Batches(
         config.data,
         image_size=config.model.image_size,
@@ -209,7 +212,9 @@ def train(
         start=start,
         consumed=consumed,
     )
-    lead = processes.rank == 0
+    if lead and not resume:  # nothing is left of a run that could not begin
+        with replacing(out / "config.yaml") as temporary:
+            temporary.write_text(yaml.safe_dump(_recorded(config, processes), sort_keys=False), "utf-8")
     logs = Logs(out, steps=settings.steps, start=start, quiet=quiet) if lead else None
     began, at = time.monotonic(), start
     try:
@@ -250,19 +255,20 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _prepare_folder(config: ReferenceConfig, out: Path, resume: bool, processes: Processes):
-    """(first step, checkpoint or None); writes config.yaml into a new folder."""
+def _recorded(config: ReferenceConfig, processes: Processes) -> dict[str, Any]:
+    """What config.yaml says."""
+    return json.loads(config.model_dump_json()) | {"processes": processes.world}
+
+
+def _look_into(config: ReferenceConfig, out: Path, resume: bool, processes: Processes):
+    """(first step, checkpoint or None) of the folder of a run."""
     recorded = out / "config.yaml"
-    wanted = json.loads(config.model_dump_json()) | {"processes": processes.world}
+    wanted = _recorded(config, processes)
     if not resume:
-        if processes.rank:  # the leading process may have written its config already
-            return 0, None
-        if recorded.exists():
+        if processes.rank == 0 and recorded.exists():  # in another process it may be this run's
             raise UsageError(
                 f"{out} holds a run already: add --resume to go on with it, or choose another --out"
             )
-        with replacing(recorded) as temporary:
-            temporary.write_text(yaml.safe_dump(wanted, sort_keys=False), encoding="utf-8")
         return 0, None
     if not recorded.exists():
         raise UsageError(f"nothing to resume in {out}: it has no config.yaml")
