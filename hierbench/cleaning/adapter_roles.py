@@ -24,6 +24,7 @@ from hierbench.cleaning.roles import Cast, Pair, Question
 from hierbench.cleaning.sources import Source
 from hierbench.contracts import Fit, ModelAdapter
 from hierbench.data.images import decode
+from hierbench.errors import UsageError
 
 SCENES = 600  # of the miniature's training split, to set the scale by
 REFERENCES = 256  # images and captions that a pair's score is compared with
@@ -78,7 +79,10 @@ def labelled_miniature(count: int = SCENES) -> Labelled:
 
 
 def labelled_by_itself(source: Source, count: int = SCENES) -> Labelled:
-    """A dataset's own pairs as true, those of the sample half a dataset away as false: right for most."""
+    """A dataset's own pairs as true, those of the sample half a dataset away as false: right for most.
+
+    Raises UsageError where that gives no false ones.
+    """
     dataset, samples = source.dataset, len(source.chains)
     rows = list(range(0, samples, max(1, samples // count)))[:count]
     chains, owner = source.chains.tolist(), dataset.owner.tolist()
@@ -93,6 +97,12 @@ def labelled_by_itself(source: Source, count: int = SCENES) -> Labelled:
             for finer in chains[row][level + 1 :]:
                 implications += [(finer, caption, True), (caption, finer, finer == caption)]
                 implications.append((finer, other[level], other[level] in chains[row]))
+    for told in (pairs, implications):
+        if len(images) < 2 or all(true for _, _, true in told):
+            raise UsageError(
+                f"--backend adapter sets its scale by a dataset's own pairs against others': {samples} samples of "
+                f"{len(source.captions)} captions give none: take more rows"
+            )
     read = dataset.images.read
     return Labelled(
         tuple(read(dataset.images.ids[image]) for image in images),

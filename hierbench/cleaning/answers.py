@@ -81,17 +81,28 @@ class Answers:
             (record := _FRAME.pack(key, len(content)) + content) + _CRC.pack(zlib.crc32(record))
             for key, content in zip(keys, contents, strict=True)
         )
+        self.ready()
         try:
-            if self._own is None:
-                self._begin()
             with self._own.open("ab") as file:
                 file.write(records)
         except OSError as error:
-            raise OutputError(
-                f"answers cannot be kept in {self.folder}: {error.strerror or error}: free space and go on"
-            ) from error
+            raise self._full(error) from error
         for key, content in zip(keys, contents, strict=True):
             self._known.setdefault(key, content)
+
+    def ready(self) -> None:
+        """Make sure that answers can be kept, before anyone is asked. Raises OutputError."""
+        try:
+            if self._own is None:
+                self._begin()
+        except OSError as error:
+            raise self._full(error) from error
+
+    def _full(self, error: OSError) -> OutputError:
+        return OutputError(
+            f"answers cannot be kept in {self.folder}: {error.strerror or error}: free space or choose another -o; "
+            "what is kept already is not asked again"
+        )
 
     def pace(self, what: str) -> float | None:
         """Seconds an answer to questions of this sort; None where nobody has measured it."""
@@ -122,6 +133,16 @@ class Answers:
         with own.open("xb") as file:
             file.write(HEADING)
         self._own = own
+
+
+def identities(folder: Path, kind: str) -> list[dict[str, Any]]:
+    """Whose answers of a kind lie in the folder."""
+    found = []
+    for path in sorted(folder.glob(f"{kind}-*/identity.json")):
+        with contextlib.suppress(OSError, ValueError):
+            if isinstance(told := json.loads(path.read_text(encoding="utf-8")), dict):
+                found.append(told)
+    return found
 
 
 def merge(folders: Sequence[Path], into: Path) -> int:

@@ -37,6 +37,7 @@ def page(outcome: Outcome) -> str:
         rules=rules,
         counts={"samples": len(kept), "kept": int(kept.sum()), "dropped": int((~kept).sum())},
         roles=outcome.identities,
+        neither=outcome.neither,
         planted=select.against_truth(source.faults, outcome.kept) if source.faults else None,
         groups=_names(outcome),
         histograms=_histograms(outcome),
@@ -97,6 +98,7 @@ def _histograms(outcome: Outcome) -> list[tuple[str, Markup]]:
     """Title and picture of each score, parted by what was planted, or else by what was decided."""
     found, rules, source = outcome.findings, outcome.rules, outcome.source
     good = np.array([fault is None for fault in source.faults] if source.faults else outcome.kept)
+    degrees, best = select.reach(source, found)
     at = rules.ambiguity_level - 1
     ambiguity = np.array([d.ambiguity[at] for d in outcome.decisions])
     quality = np.array([d.quality for d in outcome.decisions])
@@ -118,12 +120,11 @@ def _histograms(outcome: Outcome) -> list[tuple[str, Markup]]:
         ),
         (f"ambiguity at level {at + 1}", parted(ambiguity), None if exact else rules.max_ambiguity),
         ("quality", parted(quality), cut if exact else None),
+        ("similarity of images and captions of others", [("pairs", found.neighbours.similarity)], None),
         ("relevance of other samples' captions", [("pairs", found.relevance)], None),
+        ("best relevance of a caption to images of others", [("captions", best)], rules.max_negative),
     ]
     drawn = [(title, histogram(groups, threshold)) for title, groups, threshold in panels]
-    degrees = np.bincount(
-        found.neighbours.caption[found.neighbours.by_image >= 0], minlength=len(source.captions)
-    )
     last = max((n.degree for n in outcome.pool), default=None)
     top = float(max(1, degrees.max()))
     drawn.append(("retrieval degree of captions", histogram([("captions", degrees)], last, top)))
@@ -137,6 +138,7 @@ def histogram(groups: Sequence[Group], threshold: float | None, top: float = 1.0
     total = counts.sum(0)
     tallest = max(1.0, float(np.sqrt(total.max())))
     step, parts = WIDTH / BINS, []
+    classes = ("g0", "g1") if len(groups) > 1 else ("all",)
     for place in range(BINS):
         if not total[place]:
             continue
@@ -148,8 +150,8 @@ def histogram(groups: Sequence[Group], threshold: float | None, top: float = 1.0
             base -= tall
             if count:
                 parts.append(
-                    f'<rect class="g{group}" x="{place * step + 0.5:.1f}" y="{base:.1f}" width="{step - 1:.1f}" '
-                    f'height="{tall:.1f}"><title>{span}: {told}</title></rect>'
+                    f'<rect class="{classes[group]}" x="{place * step + 0.5:.1f}" y="{base:.1f}" '
+                    f'width="{step - 1:.1f}" height="{tall:.1f}"><title>{span}: {told}</title></rect>'
                 )
     if threshold is not None:
         x = WIDTH * min(max(threshold / top, 0), 1)

@@ -32,7 +32,7 @@ class Oracle:
         self._columns = {name: i for i, name in enumerate(sorted({f for m in told for f in _features(m)}))}
         self.identity: dict[str, Any] = {
             "model": "oracle",
-            "revision": "1",
+            "revision": f"1-{hashlib.sha256(repr(tuple(self._columns)).encode()).hexdigest()[:12]}",  # of embeddings
             "prompt_hash": None,
             "backend": "oracle",
             "dtype": "float64",

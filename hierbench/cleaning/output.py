@@ -13,6 +13,7 @@ import csv
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
@@ -22,7 +23,7 @@ from typing import Any
 from hierbench import provenance
 from hierbench.cleaning import audit, questions, select
 from hierbench.cleaning.pipeline import Outcome
-from hierbench.cleaning.sources import LEVELS, image_name
+from hierbench.cleaning.sources import IMAGES, LEVELS, check_apart, image_name
 from hierbench.cleaning.stages import STAGES
 from hierbench.errors import OutputError
 from hierbench.files import replacing
@@ -30,18 +31,26 @@ from hierbench.progress import Progress, Quiet
 
 SCHEMA = 1
 ARROW = " => "
-IMAGES = "test_imgs"
 MANIFEST = "manifest.json"
+PEP = "pep.csv"  # what `hierbench clean report` measures of the selection
 _WHO = ("model", "revision", "backend", "dtype")
 
 
 def write(outcome: Outcome, out: Path, progress: Progress | None = None) -> dict[str, Any]:
     """Write everything; returns the manifest. The same answers and rules give the same bytes. Raises OutputError."""
+    check_apart(outcome.source, out)
     try:
         _sweep(out)
+        before = _selection(out) if (out / MANIFEST).exists() else None  # None: nothing finished lies here
+        earlier = _split_images(out)
+        (out / MANIFEST).unlink(missing_ok=True)  # from here on, the folder is not of one piece
         _images(outcome, out, progress or Quiet())
         _csv(out / "split.csv", ("id", "captions", "image_url"), _split(outcome))
         _csv(out / "pool.csv", ("caption",), ([outcome.source.captions[n.caption]] for n in outcome.pool))
+        for name in earlier - _split_images(out):  # of rows that are not among these
+            (out / IMAGES / name).unlink(missing_ok=True)
+        if _selection(out) != before:
+            (out / PEP).unlink(missing_ok=True)
         _csv(out / "decisions.csv", *_decisions(outcome))
         for name, (columns, who) in _stages(outcome).items():
             _parquet(out / f"{name}.parquet", columns, who)
@@ -72,6 +81,21 @@ def read_manifest(out: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
         raise OutputError(f"{path} is none of this version: clean again")
     return manifest
+
+
+def _selection(out: Path) -> list[bytes | None]:
+    """What PEP is measured on, as it lies in a folder."""
+    paths = (out / "split.csv", out / "pool.csv")
+    return [path.read_bytes() if path.is_file() else None for path in paths]
+
+
+def _split_images(out: Path) -> set[str]:
+    """File names of the images of the split in a folder."""
+    try:
+        with open(out / "split.csv", encoding="utf-8", newline="") as file:
+            return {row["image_url"].rpartition("/")[2] for row in csv.DictReader(file)} - {"", ".", ".."}
+    except (OSError, ValueError, KeyError, AttributeError, csv.Error):  # none, or not of our making
+        return set()
 
 
 # ------------------------------------------------------------------------------------------------------ tables
@@ -223,12 +247,7 @@ def _images(outcome: Outcome, out: Path, progress: Progress) -> None:
 
 def _manifest(outcome: Outcome, out: Path) -> dict[str, Any]:
     source, kept = outcome.source, outcome.kept
-    reasons: dict[str, int] = {}
-    for decision in outcome.decisions:
-        if not decision.kept:
-            worst = "truth" if "describe" in decision.reason.partition(";")[0] else "order"
-            worst = "ambiguity" if decision.reason.startswith("ambiguous") else worst
-            reasons[worst] = reasons.get(worst, 0) + 1
+    causes = Counter(decision.cause for decision in outcome.decisions if not decision.kept)
     files = [
         "split.csv",
         "pool.csv",
@@ -245,7 +264,7 @@ def _manifest(outcome: Outcome, out: Path) -> dict[str, Any]:
             "samples": len(kept),
             "kept": sum(kept),
             "dropped": len(kept) - sum(kept),
-            "dropped_for": dict(sorted(reasons.items())),
+            "dropped_for": dict(sorted(causes.items())),
             "negatives": len(outcome.pool),
         },
         "rules": asdict(outcome.rules),
@@ -254,6 +273,7 @@ def _manifest(outcome: Outcome, out: Path) -> dict[str, Any]:
             "images_of_a_caption": outcome.top_images,
         },
         "answers": {stage: len({item.key for item in batch.items}) for stage, batch in outcome.asked.items()},
+        "neither_yes_nor_no": outcome.neither,
         "roles": outcome.identities,
         "questions": {"describes": questions.DESCRIBES, "entails": questions.ENTAILS},
         "files": {name: _sha256(out / name) for name in files},

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hierbench.cleaning import select
+from hierbench.cleaning.backends.yes_no import ENOUGH
 from hierbench.cleaning.roles import Cast
 from hierbench.cleaning.select import Decision, Findings, Negative, Rules
-from hierbench.cleaning.sources import LEVELS, Source
-from hierbench.cleaning.stages import CHUNK, Asking, Batch, neighbours
+from hierbench.cleaning.sources import LEVELS, Source, check_apart
+from hierbench.cleaning.stages import CHUNK, Asking, Batch, Item, neighbours
+from hierbench.data.images import decode
 from hierbench.errors import UsageError
 from hierbench.progress import Progress, Quiet
 
@@ -34,6 +39,22 @@ class Outcome:
     @property
     def kept(self) -> list[bool]:
         return [decision.kept for decision in self.decisions]
+
+    @property
+    def neither(self) -> dict[str, Any] | None:
+        """How many of the verifier's answers were neither yes nor no, and the least share of probability on the two.
+
+        Over the answers whose share is known; None where the verifier does not say (an oracle, an adapter).
+        """
+        shares: dict[bytes, float] = {}
+        for stage in ("verify", "order", "follows", "implies"):
+            batch = self.asked[stage]
+            told = zip(batch.items, batch.shares().tolist(), strict=True)
+            shares |= {item.key: share for item, share in told if not math.isnan(share)}
+        if not shares:
+            return None
+        few = sum(share < ENOUGH for share in shares.values())
+        return {"of": len(shares), "answers": few, "lowest_share": min(shares.values())}
 
 
 @dataclass(frozen=True)
@@ -76,6 +97,7 @@ def clean(
     stage. Raises DataError, UsageError (rules that keep nothing), EncodingError, OutputError, and what roles raise;
     what was answered until then is kept.
     """
+    check_apart(source, Path(out))
     progress, team = progress or Quiet(), team or Alone()
     asking = Asking(source, cast, Path(out) / ANSWERS, top_captions, top_images)
 
@@ -89,6 +111,7 @@ def clean(
 
     seen, told = asking.verify()
     images, captions = asking.embed()
+    _check_readable(source, images.share(shard), progress)
     waiting = answered("verify", seen, told)
     waiting = answered("embed", images, captions) or waiting  # both are asked before anyone waits
     if waiting:
@@ -131,6 +154,14 @@ def clean(
     )  # fmt: skip
 
 
+def _check_readable(source: Source, items: Sequence[Item], progress: Progress) -> None:
+    """Decode what a model is about to see, so that a damaged image is told by name before any model is loaded."""
+    with progress.bar("read: images", len(items)) as advance:
+        for item in items:
+            decode(item.build(), f"{source.dataset.images.ids[item.group]} of {source.dataset.name}")
+            advance(1)
+
+
 def estimate(
     source: Source,
     cast: Cast,
@@ -147,6 +178,7 @@ def estimate(
     `probe`: ask so many missing items of every kind first (and keep the answers), to measure the pace. How many pairs
     are reranked is known within bounds, how many captions are related only at most.
     """
+    check_apart(source, Path(out))
     asking = Asking(source, cast, Path(out) / ANSWERS, top_captions, top_images)
     seen, told = asking.verify()
     images, captions = asking.embed()

@@ -12,6 +12,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from hierbench.errors import HierbenchError
+
 
 @dataclass(frozen=True)
 class Question:
@@ -31,7 +33,11 @@ class Pair:
 
 @runtime_checkable
 class Verifier(Protocol):
-    """Answers yes-or-no questions about images and texts."""
+    """Answers yes-or-no questions about images and texts.
+
+    One that knows how much of its probability is on yes and no at all may also have `probability_and_share`: the same
+    questions -> (n, 2), the probability of yes and that share; the share is then kept and reported.
+    """
 
     identity: Mapping[str, Any]  # model, revision, prompt_hash, backend, dtype: what an answer depends on
 
@@ -60,6 +66,19 @@ class Reranker(Protocol):
 
     def relevance(self, pairs: Sequence[Pair]) -> np.ndarray:
         """(n,) float64 in [0, 1]."""
+
+
+@dataclass(frozen=True)
+class Absent:
+    """Stands for a player that cannot be reached where nothing is to be asked; raises `reason` when asked after all."""
+
+    identity: Mapping[str, Any]
+    reason: HierbenchError
+
+    def _refuse(self, items: Sequence[Any]) -> np.ndarray:
+        raise self.reason
+
+    probability_of_yes = embed_images = embed_texts = relevance = _refuse
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,8 @@ class Decision:
     rival: Rival | None
     quality: float
     kept: bool
-    reason: str  # empty where kept
+    cause: str  # truth, order, ambiguity, or tie (as good as the last one kept); empty where kept
+    reason: str  # the same in words
 
 
 @dataclass(frozen=True)
@@ -159,21 +160,25 @@ def decide(source: Source, found: Findings, rules: Rules) -> list[Decision]:
         kept[ranked[: rules.keep]] = True
         last = float(quality[ranked[rules.keep - 1]])
         limits = None
-    return [
-        Decision(
-            sample_id=sample_id,
-            verify=tuple(found.verify[row].tolist()),
-            order=tuple(found.order[row].tolist()),
-            ambiguity=tuple(ambiguity[row].tolist()),
-            rival=rivals[row],
-            quality=float(quality[row]),
-            kept=bool(kept[row]),
-            reason=""
-            if kept[row]
-            else _reason(source, found, float(at_level[row]), rivals[row], row, limits, last),
+    decisions = []
+    for row, sample_id in enumerate(source.dataset.sample_ids):
+        cause = reason = ""
+        if not kept[row]:
+            cause, reason = _reason(source, found, float(at_level[row]), rivals[row], row, limits, last)
+        decisions.append(
+            Decision(
+                sample_id=sample_id,
+                verify=tuple(found.verify[row].tolist()),
+                order=tuple(found.order[row].tolist()),
+                ambiguity=tuple(ambiguity[row].tolist()),
+                rival=rivals[row],
+                quality=float(quality[row]),
+                kept=bool(kept[row]),
+                cause=cause,
+                reason=reason,
+            )
         )
-        for row, sample_id in enumerate(source.dataset.sample_ids)
-    ]
+    return decisions
 
 
 def negatives(source: Source, found: Findings, kept: Sequence[bool], rules: Rules) -> list[Negative]:
@@ -185,27 +190,13 @@ def negatives(source: Source, found: Findings, kept: Sequence[bool], rules: Rule
     but other letters, among a kept sample's is left out. Raises UsageError where too few are left.
     """
     form = [normal(caption) for caption in source.captions]
-    images_of: dict[str, set[int]] = {}  # normal form -> images that have it
     twins: dict[str, dict[int, set[str]]] = {}  # normal form -> kept image -> strings
     for row, chain in enumerate(source.dataset.captions):
-        image = int(source.dataset.owner[row])
-        for caption in chain:
-            key = form[source.position[caption]]
-            images_of.setdefault(key, set()).add(image)
-            if kept[row]:
-                twins.setdefault(key, {}).setdefault(image, set()).add(caption)
-    degree, best = np.zeros(len(form), np.int64), np.zeros(len(form))
-    near = found.neighbours
-    for image, caption, rank, score in zip(
-        near.image.tolist(),
-        near.caption.tolist(),
-        near.by_image.tolist(),
-        found.relevance.tolist(),
-        strict=True,
-    ):
-        if image not in images_of[form[caption]]:
-            degree[caption] += rank >= 0
-            best[caption] = max(best[caption], score)
+        if kept[row]:
+            for caption in chain:
+                of_form = twins.setdefault(form[source.position[caption]], {})
+                of_form.setdefault(int(source.dataset.owner[row]), set()).add(caption)
+    degree, best = reach(source, found)
     usable = [
         place
         for place, caption in enumerate(source.captions)
@@ -221,6 +212,29 @@ def negatives(source: Source, found: Findings, kept: Sequence[bool], rules: Rule
             f"{rules.max_negative:g}: ask for fewer or raise that; all answers are kept"
         )
     return list(pool.values())[: rules.negatives]
+
+
+def reach(source: Source, found: Findings) -> tuple[np.ndarray, np.ndarray]:
+    """(captions,) retrieval degree and best relevance of each caption, over images without such a caption (by normal
+    form) of their own."""
+    form = [normal(caption) for caption in source.captions]
+    images_of: dict[str, set[int]] = {}  # normal form -> images that have it
+    for chain, image in zip(source.dataset.captions, source.dataset.owner.tolist(), strict=True):
+        for caption in chain:
+            images_of.setdefault(form[source.position[caption]], set()).add(image)
+    degree, best = np.zeros(len(form), np.int64), np.zeros(len(form))
+    near = found.neighbours
+    for image, caption, rank, score in zip(
+        near.image.tolist(),
+        near.caption.tolist(),
+        near.by_image.tolist(),
+        found.relevance.tolist(),
+        strict=True,
+    ):
+        if image not in images_of[form[caption]]:
+            degree[caption] += rank >= 0
+            best[caption] = max(best[caption], score)
+    return degree, best
 
 
 # --------------------------------------------------------------------------------------------------- ambiguity
@@ -282,31 +296,42 @@ def _own_forms(source: Source) -> list[set[str]]:
 def _reason(
     source: Source, found: Findings, ambiguity: float, rival: Rival | None, row: int, limits: Rules | None,
     last: float | None,
-) -> str:  # fmt: skip
-    """Why a sample is dropped: its worst finding first."""
+) -> tuple[str, str]:  # fmt: skip
+    """Why a sample is dropped: the kind of its worst finding; its findings in words, the worst first.
+
+    `limits`: the thresholds; None where exact counts choose, then `last` is the quality of the last one kept.
+    """
     truth, order = found.verify[row], found.order[row]
     level, before = int(truth.argmin()) + 1, int(order.argmin()) + 1
     named = ""
     if rival is not None:
         named = f": “{source.captions[rival.caption]}” of {source.dataset.sample_ids[rival.sample]} fits too"
-    findings = [
-        (truth.min(), f"level {level} does not describe the image ({truth.min():.3g})",
-         limits is None or truth.min() < limits.min_verify),
-        (order.min(), f"level {before} does not follow from level {before + 1} ({order.min():.3g})",
-         limits is None or order.min() < limits.min_order),
-        (1 - ambiguity, f"ambiguous ({ambiguity:.3g}){named}",
-         limits is None or ambiguity > limits.max_ambiguity),
-    ]  # fmt: skip
-    worst = sorted((score, place, text) for place, (score, text, counts) in enumerate(findings) if counts)
     if limits is None:
-        return f"{worst[0][2]}; the last one kept has quality {last:.3g}"
-    return "; ".join(text for _, _, text in worst)
+        worth = {"truth": truth.min(), "order": order.min(), "ambiguity": 1 - ambiguity}
+        cause = min(worth, key=worth.get)
+        if worth[cause] >= last:
+            return "tie", f"as good as the last one kept (quality {last:.3g}), which comes before it by id"
+        told = {
+            "truth": f"truth of level {level} is {truth.min():.3g}",
+            "order": f"level {before} follows from level {before + 1} with {order.min():.3g}",
+            "ambiguity": f"ambiguous ({ambiguity:.3g}){named}",
+        }
+        return cause, f"{told[cause]}; the last one kept has quality {last:.3g}"
+    findings = [
+        (truth.min(), "truth", f"level {level} does not describe the image ({truth.min():.3g})",
+         truth.min() < limits.min_verify),
+        (order.min(), "order", f"level {before} does not follow from level {before + 1} ({order.min():.3g})",
+         order.min() < limits.min_order),
+        (1 - ambiguity, "ambiguity", f"ambiguous ({ambiguity:.3g}){named}", ambiguity > limits.max_ambiguity),
+    ]  # fmt: skip
+    worst = sorted((f[0], place, *f[1:3]) for place, f in enumerate(findings) if f[3])
+    return worst[0][2], "; ".join(text for *_, text in worst)
 
 
 def _by_id(sample_id: str) -> list[tuple[int, int, str]]:
     """Ids in the order that people expect: numbers as numbers."""
     return [
-        (0, int(part), "") if part.isdigit() else (1, 0, part)
+        (0, int(part), "") if part.isdecimal() else (1, 0, part)
         for part in re.split(r"(\d+)", sample_id)
         if part
     ]

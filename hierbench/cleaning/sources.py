@@ -8,6 +8,7 @@ import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
@@ -17,9 +18,10 @@ from hierbench.data.locate import Locations
 from hierbench.data.manifests import load_manifest
 from hierbench.data.readers import open_dataset
 from hierbench.data.readers._files import captions_file, read_text
-from hierbench.errors import DataError
+from hierbench.errors import DataError, UsageError
 
 LEVELS = 4
+IMAGES = "test_imgs"  # the folder of images in a cleaned folder
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Source:
     """Samples to clean.
 
     `urls`: the published image_url by sample id. `faults`: planted ones by sample (None = faultless), None where
-    nobody knows. `about`: how the source was made, for the record.
+    nobody knows. `about`: how the source was made, for the record. `folders`: where its own files lie.
     """
 
     dataset: CaptionChains
@@ -35,6 +37,7 @@ class Source:
     urls: Mapping[str, str]
     about: Mapping[str, object]
     faults: tuple[str | None, ...] | None = None
+    folders: tuple[Path, ...] = ()
 
     @cached_property
     def captions(self) -> tuple[str, ...]:
@@ -70,13 +73,17 @@ def hierarcaps(locations: Locations, limit: int | None = None) -> Source:
     dataset = open_dataset("hierarcaps", locations)
     folder = locations.find("hierarcaps")
     urls = dict(zip(dataset.sample_ids, (dataset.images.ids[o] for o in dataset.owner), strict=True))
+    folders = [folder, getattr(dataset.images, "folder", folder)]
     try:  # a prepared copy knows the names of the images only, which is what a reader needs of an address
-        text = read_text(captions_file(manifest, folder), "captions file")
+        path = captions_file(manifest, folder)
+        folders.append(path.parent)
+        text = read_text(path, "captions file")
         urls = {row["id"]: row["image_url"] for row in csv.DictReader(io.StringIO(text, newline=""))}
     except DataError:
         pass
     dataset = dataset if limit is None else dataset.limited(limit)
-    return Source(dataset, manifest.fit, urls, {"dataset": "hierarcaps", "limit": limit})
+    about = {"dataset": "hierarcaps", "limit": limit}
+    return Source(dataset, manifest.fit, urls, about, folders=tuple(Path(name) for name in folders))
 
 
 def miniature(count: int, share: float, seed: str) -> Source:
@@ -95,6 +102,13 @@ def reopen(about: Mapping[str, object], locations: Callable[[], Locations]) -> S
     if about["dataset"] == "miniature-noisy":
         return miniature(about["count"], about["share"], about["seed"])
     return hierarcaps(locations(), about["limit"])
+
+
+def check_apart(source: Source, out: Path) -> None:
+    """Raises UsageError where `out` is a folder of the source's own files: a cleaning takes images away from there."""
+    own = {folder.resolve() for folder in source.folders}
+    if own & {out.resolve(), (out / IMAGES).resolve()}:
+        raise UsageError(f"-o {out}: the published rows themselves lie there: choose a folder of its own")
 
 
 def image_name(image_id: str) -> str:

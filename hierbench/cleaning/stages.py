@@ -47,7 +47,7 @@ class Batch:
     items: tuple[Item, ...]
     answers: Answers
     call: Call
-    probabilities: bool  # answers are (n,) in [0, 1]; otherwise (n, D) unit vectors
+    probabilities: bool  # answers are (n,) in [0, 1], or (n, 2) with shares; otherwise (n, D) unit vectors
 
     @property
     def missing(self) -> list[Item]:
@@ -55,12 +55,18 @@ class Batch:
         item_of = {item.key: item for item in self.items}
         return [item_of[key] for key in self.answers.missing(item_of)]
 
+    def share(self, shard: tuple[int, int]) -> list[Item]:
+        """What is missing and this shard's to ask."""
+        number, of = shard
+        return [item for item in self.missing if item.group % of == number]
+
     def ask(
         self, shard: tuple[int, int], progress: Progress, chunk: int = CHUNK, most: int | None = None
     ) -> None:
         """Ask this shard's missing items, `chunk` a call, `most` in all. Raises EncodingError and what roles raise."""
-        number, of = shard
-        items = [item for item in self.missing if item.group % of == number][:most]
+        items = self.share(shard)[:most]
+        if items:
+            self.answers.ready()
         since = time.monotonic()
         with progress.bar(self.title, len(items)) as advance:
             for start in range(0, len(items), chunk):
@@ -74,16 +80,24 @@ class Batch:
         """The answers in the order of `items`: (n,) float64, or (n, D) float32."""
         dtype = np.float64 if self.probabilities else np.float32
         rows = [np.frombuffer(self.answers[item.key], dtype) for item in self.items]
+        if self.probabilities:
+            return np.array([row[0] for row in rows])
         if len({len(row) for row in rows}) > 1:
             raise EncodingError(f"{self.title}: embeddings of different widths in {self.answers.folder}")
-        stacked = np.stack(rows) if rows else np.zeros((0, 1), dtype)
-        return stacked[:, 0] if self.probabilities else stacked
+        return np.stack(rows) if rows else np.zeros((0, 1), dtype)
+
+    def shares(self) -> np.ndarray:
+        """(n,) share of probability that was on yes and no together; NaN where the verifier did not say."""
+        rows = [np.frombuffer(self.answers[item.key], np.float64) for item in self.items]
+        return np.array([row[1] if len(row) > 1 else np.nan for row in rows])
 
     def _checked(self, rows: np.ndarray, count: int) -> np.ndarray:
         rows = np.ascontiguousarray(rows, np.float64 if self.probabilities else np.float32)
         who = self.answers.identity.get("model", "a role")
-        wanted = (count,) if self.probabilities else (count, rows.shape[-1] if rows.ndim else 0)
-        if rows.shape != wanted:
+        wanted = (
+            [(count,), (count, 2)] if self.probabilities else [(count, rows.shape[-1] if rows.ndim else 0)]
+        )
+        if rows.shape not in wanted:
             raise EncodingError(f"{self.title}: {who} gave {rows.shape} for {count} items")
         if not np.isfinite(rows).all():
             raise EncodingError(f"{self.title}: {who} gave answers that are not finite")
@@ -160,9 +174,12 @@ class Asking:
 
     def _verifying(self, title: str, items: list[Item]) -> Batch:
         role = self.cast.verifier
-        return Batch(
-            title, tuple(items), self._answers("verify", role), lambda x: role.probability_of_yes(x), True
-        )
+
+        def call(asked: Sequence[Question]) -> np.ndarray:
+            with_share = getattr(role, "probability_and_share", None)
+            return with_share(asked) if with_share else role.probability_of_yes(asked)
+
+        return Batch(title, tuple(items), self._answers("verify", role), call, True)
 
     def _answers(self, kind: str, role: Any) -> Answers:
         key = (kind, repr(sorted(role.identity.items(), key=str)))

@@ -21,7 +21,7 @@ from hierbench.cli._shared import (
     say,
     sub_app,
 )
-from hierbench.errors import OutputError, UsageError
+from hierbench.errors import CheckpointError, OutputError, ServerError, UsageError
 
 app = sub_app("Clean caption chains: the benchmark that PEP runs on.")
 
@@ -76,7 +76,15 @@ TopImages = Annotated[int, _option(HOW, "Images of others to rerank for a captio
 Shard = Annotated[
     str | None, _option(HOW, "Ask this share only; all write into one -o, or merge.", metavar="I/N")
 ]
-Chunk = Annotated[int, _option(HOW, "Items a call: what a kill may lose.", metavar="N", min=1)]
+Chunk = Annotated[
+    int | None,
+    _option(
+        HOW,
+        "Items a call: what a kill may lose (default: 32; for servers 16 x --concurrency).",
+        metavar="N",
+        min=1,
+    ),
+]
 DryRun = Annotated[bool, _option(HOW, "Count what is left to ask, and how long that takes.", "--dry-run")]
 Probe = Annotated[
     int, _option(HOW, "With --dry-run: ask N items of each kind, to time them.", metavar="N", min=0)
@@ -93,7 +101,7 @@ def hierarcaps(
     concurrency: Concurrency = 16, timeout: Timeout = 120.0, retries: Retries = 6,
     min_verify: MinVerify = None, min_order: MinOrder = None, max_ambiguity: MaxAmbiguity = None,
     ambiguity_level: Level = 3, keep: Keep = None, negatives: Negatives = 100, max_negative: MaxNegative = 0.5,
-    top_captions: TopCaptions = 20, top_images: TopImages = 3, shard: Shard = None, chunk: Chunk = 32,
+    top_captions: TopCaptions = 20, top_images: TopImages = 3, shard: Shard = None, chunk: Chunk = None,
     dry_run: DryRun = False, probe: Probe = 0, as_json: Json = False,
 ) -> None:  # fmt: skip
     """The published HierarCaps rows.
@@ -123,7 +131,7 @@ def miniature(
     concurrency: Concurrency = 16, timeout: Timeout = 120.0, retries: Retries = 6,
     min_verify: MinVerify = None, min_order: MinOrder = None, max_ambiguity: MaxAmbiguity = None,
     ambiguity_level: Level = 3, keep: Keep = None, negatives: Negatives = 100, max_negative: MaxNegative = 0.5,
-    top_captions: TopCaptions = 20, top_images: TopImages = 3, shard: Shard = None, chunk: Chunk = 32,
+    top_captions: TopCaptions = 20, top_images: TopImages = 3, shard: Shard = None, chunk: Chunk = None,
     dry_run: DryRun = False, probe: Probe = 0, as_json: Json = False,
 ) -> None:  # fmt: skip
     """The built-in world's chains with planted faults: shows what a cleaning finds.
@@ -165,35 +173,37 @@ def report(
 ) -> None:  # fmt: skip
     """PEP of models before and after the cleaning, with intervals; writes DIR/pep.csv."""
     from hierbench.cleaning import report as reports
+    from hierbench.cleaning.output import PEP, read_manifest
     from hierbench.files import replacing
     from hierbench.progress import choose
     from hierbench.registry import list_models, load_model
     from hierbench.run_setup import resolve_device
 
     register(adapter)
+    folder = folder.expanduser()
+    read_manifest(folder)  # before any model is loaded
     names = model or [entry.name for entry in list_models() if entry.builtin]
     if not names:
         raise UsageError("--model: no model is built in: name at least one")
     device = resolve_device(device)
-    folder = folder.expanduser()
     adapters = [load_model(name, device=device) for name in names]
     rows = reports.pep(folder, adapters, locations(data, data_dir), progress=choose(), device=device)
     try:
         with (
-            replacing(folder / "pep.csv") as temporary,
+            replacing(folder / PEP) as temporary,
             open(temporary, "w", encoding="utf-8", newline="") as file,
         ):
             writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
     except OSError as error:
-        raise OutputError(f"cannot write {folder / 'pep.csv'}: {error.strerror or error}") from error
+        raise OutputError(f"cannot write {folder / PEP}: {error.strerror or error}") from error
     if as_json:
         print_json({"rows": rows})
         return
     table = reports.shown(rows)
     print_listing(table, list(table[0]))
-    say(f"\nAlso in {folder / 'pep.csv'}")
+    say(f"\nAlso in {folder / PEP}")
 
 
 # --------------------------------------------------------------------------------------------------- what is common
@@ -208,7 +218,7 @@ def _clean(
     open_source, labelled, *, out: Path, backend: Backend, verifier, embedder, reranker, adapter, device: str,
     dtype: str, batch_size, base_url, concurrency: int, timeout: float, retries: int, min_verify, min_order,
     max_ambiguity, ambiguity_level: int, keep, negatives: int, max_negative: float, top_captions: int,
-    top_images: int, shard, chunk: int, dry_run: bool, probe: int, as_json: bool,
+    top_images: int, shard, chunk: int | None, dry_run: bool, probe: int, as_json: bool,
 ) -> None:  # fmt: skip
     from hierbench import distributed
     from hierbench.cleaning import output, pipeline
@@ -231,8 +241,11 @@ def _clean(
         raise UsageError(f"--keep {keep}: there are only {len(source.chains)} samples")
     cast = _cast(
         backend, source, labelled, {"verifier": verifier, "embedder": embedder, "reranker": reranker}, device,
-        dtype, batch_size, base_url, concurrency, timeout, retries,
+        dtype, batch_size, base_url, concurrency, timeout, retries, answers=out / pipeline.ANSWERS,
+        fetch=bool(probe) or not dry_run,
     )  # fmt: skip
+    if chunk is None:  # servers are kept busy: a request to the reranker takes many pairs
+        chunk = max(pipeline.CHUNK, 16 * concurrency) if backend is Backend.server else pipeline.CHUNK
     progress = choose() if distributed.rank() == 0 else Quiet()
     options = {"top_captions": top_captions, "top_images": top_images, "progress": progress}
     if dry_run:
@@ -250,6 +263,8 @@ def _clean(
             _tell_waiting(outcome, share, out, as_json)
             return
         manifest = output.write(outcome, out, progress)
+    except ServerError as error:
+        raise ServerError(f"{error}; what was answered is kept in {out}: the same command goes on") from None
     except KeyboardInterrupt:
         raise Interrupted(f"answers are kept in {out}: the same command goes on") from None
     _tell(manifest, out, as_json)
@@ -280,10 +295,13 @@ def _rules(**given: Any):
 
 def _cast(
     backend: Backend, source, labelled, names: dict[str, str | None], device: str, dtype: str, batch_size,
-    base_url, concurrency: int, timeout: float, retries: int,
+    base_url, concurrency: int, timeout: float, retries: int, answers: Path, fetch: bool,
 ):  # fmt: skip
-    """Who plays the roles. Models are not loaded before they are asked."""
-    from hierbench.cleaning.roles import Cast
+    """Who plays the roles. Models are not loaded before they are asked; without `fetch`, none is downloaded.
+
+    A cast that cannot be reached is known by its `answers`, if it has given any: enough where nothing is left to ask.
+    """
+    from hierbench.cleaning.roles import Absent, Cast
 
     if backend is Backend.oracle:
         from hierbench.cleaning import oracle
@@ -294,6 +312,8 @@ def _cast(
             raise UsageError(
                 "--backend oracle: nobody knows the truth of photographs; choose another backend"
             )
+        if given := [f"--{role}" for role, name in names.items() if name]:
+            raise UsageError(f"--backend oracle plays all roles itself: leave out {', '.join(given)}")
         return oracle.cast(noisy_chains(about["count"], about["share"], about["seed"]))
     if backend is Backend.adapter:
         from hierbench.cleaning.adapter_roles import AdapterRole
@@ -310,7 +330,7 @@ def _cast(
             for name in dict.fromkeys(given)
         }
         return Cast(**{role: made[name or given[0]] for role, name in names.items()})
-    from hierbench.cleaning.backends import open_cast
+    from hierbench.cleaning.backends import open_cast, remembered
 
     asked = dict(zip(names, (VERIFIER, EMBEDDER, RERANKER), strict=True)) | {
         r: n for r, n in names.items() if n
@@ -320,7 +340,21 @@ def _cast(
         from hierbench.run_setup import resolve_device
 
         options = {"device": resolve_device(device), "dtype": dtype, "batch_size": batch_size}
-    return open_cast(backend.value, **asked, **options)
+    try:
+        cast = open_cast(backend.value, **asked, **options, fetch=fetch)
+        absent = [asked[role] for role in names if isinstance(getattr(cast, role), Absent)]
+        error = CheckpointError(f"not on this machine: {', '.join(absent)}")
+    except (ServerError, CheckpointError) as reason:
+        cast, absent, error = None, [], reason
+    if cast is None or absent:
+        kept = remembered(answers, backend.value, asked, dtype, error)
+        if kept is not None:
+            return kept
+    if cast is None:
+        raise error
+    if absent:
+        say(f"Not on this machine yet, so counted as never asked: {', '.join(absent)}")
+    return cast
 
 
 def _urls(given: list[str] | None) -> dict[str, Any]:
@@ -352,6 +386,8 @@ def _tell(manifest: dict[str, Any], out: Path, as_json: bool) -> None:
     rows = [("samples", counts["samples"]), ("kept", counts["kept"]), ("dropped", counts["dropped"])]
     rows += [(f"  for {reason}", number) for reason, number in counts["dropped_for"].items()]
     rows.append(("negative captions", counts["negatives"]))
+    if (neither := manifest["neither_yes_nor_no"]) and neither["answers"]:
+        rows.append(("answers neither yes nor no", f"{neither['answers']:,} of {neither['of']:,}"))
     if planted := manifest.get("planted"):
         rows += [
             ("precision of dropped", f"{planted['precision']:.3f}"),

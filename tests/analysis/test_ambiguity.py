@@ -135,6 +135,12 @@ def test_the_command(capsys, tmp_path):
     assert [row["at"] for row in document["rows"][:3]] == ["k=0", "k=5", "k=10"]
     app([*words[:-1], "--k", "0", "--k", "2", "--pool", "2"], standalone_mode=False)
     assert "recall@1" in capsys.readouterr().out
+    app([*words, "--k", "2", "--k", "0", "--k", "2"], standalone_mode=False)  # change is from the smallest k
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [(row["figure"], row["at"]) for row in rows[:3]] == [
+        ("precision", "k=0"), ("precision", "k=2"), ("recall", "k=0"),
+    ]  # fmt: skip
+    assert rows[0]["change"] == 0
     with pytest.raises(UsageError, match="has no chains of captions: choose hierarcaps or miniature-chains"):
         app([*words, "--dataset", "miniature"], standalone_mode=False)
 

@@ -1,5 +1,7 @@
 """Any adapter in the three roles: probabilities that follow the truth, one item at a time."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ import torch
 from hierbench.cleaning import adapter_roles, questions
 from hierbench.cleaning.roles import Embedder, Pair, Question, Reranker, Verifier
 from hierbench.contracts import Fit, ModelCard
+from hierbench.errors import UsageError
 from hierbench.geometry import Sphere
 from hierbench.miniature.captions import full_meaning
 from hierbench.miniature.datasets import scene_by_id
@@ -103,6 +106,14 @@ def test_the_miniature_labels_both_kinds():
     assert {true for _, _, true in labelled.implications} == {True, False}
     assert labelled.digest == adapter_roles.labelled_miniature(12).digest
     assert labelled.digest != adapter_roles.labelled_miniature(13).digest
+
+
+def test_a_dataset_too_small_to_label_itself(source):
+    with pytest.raises(UsageError, match=r"1 samples of .* give none: take more rows"):
+        adapter_roles.labelled_by_itself(replace(source, dataset=source.dataset.limited(1)))
+    alike = replace(source.dataset.limited(3), captions=(("a",) * 4,) * 3)
+    with pytest.raises(UsageError, match="3 samples of 1 captions give none"):
+        adapter_roles.labelled_by_itself(replace(source, dataset=alike))
 
 
 def test_a_dataset_labels_itself(source):

@@ -9,11 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from hierbench import registry
-from hierbench.cleaning import audit, output
+from hierbench.cleaning import audit, oracle, output, sources
+from hierbench.cleaning.roles import Cast
 from hierbench.cleaning.select import Rules
 from hierbench.data.locate import Locations
 from hierbench.data.readers import open_dataset
-from hierbench.errors import OutputError
+from hierbench.errors import OutputError, UsageError
+from hierbench.miniature.noise import noisy_chains
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +97,7 @@ def test_the_manifest(cleaned):
     assert manifest["planted"]["precision"] == manifest["planted"]["recall"] == 1
     assert set(manifest["files"]) == {path.name for path in folder.glob("*.*")} - {"manifest.json"}
     assert manifest["answers"]["order"] <= 150  # two samples may ask the same
+    assert manifest["neither_yes_nor_no"] is None  # an oracle does not say
 
 
 def test_the_page_stands_alone_and_shows_everything(cleaned, source):
@@ -102,7 +105,7 @@ def test_the_page_stands_alone_and_shows_everything(cleaned, source):
     assert not re.findall(r'(?:src|href)="(?!data:)', page)
     assert "http" not in page.replace("http-equiv", "")
     assert page.count("<img ") == page.count("data:image/jpeg;base64,") == 50
-    assert page.count('class="cut"') == 2 * 7  # a line and a number in every histogram with a threshold
+    assert page.count('class="cut"') == 2 * 8  # a line and a number in every histogram with a threshold
     assert all(f">{sample}<" in page for sample in source.dataset.sample_ids)
     assert len(page) < 1_000_000
 
@@ -116,6 +119,78 @@ def test_captions_cannot_break_the_page(cleaned):
     page = audit.page(replace(outcome, source=replace(outcome.source, dataset=dataset)))
     assert nasty not in page
     assert "&lt;script&gt;alert" in page
+
+
+def test_another_selection_leaves_no_measurement_behind(clean, tmp_path):
+    clean(tmp_path, rules=Rules(keep=30, negatives=5))
+    (tmp_path / output.PEP).write_text("of this selection")
+    clean(tmp_path, rules=Rules(keep=30, negatives=5))
+    assert (tmp_path / output.PEP).exists()
+    clean(tmp_path, rules=Rules(keep=10, negatives=5))
+    assert not (tmp_path / output.PEP).exists()
+
+
+def test_a_selection_that_was_stopped_is_not_taken_for_a_finished_one(cleaned, clean, tmp_path, monkeypatch):
+    clean(tmp_path)
+    monkeypatch.setattr(output.audit, "page", lambda outcome: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        output.write(cleaned[1], tmp_path)
+    with pytest.raises(OutputError, match="has come to its end"):
+        output.read_manifest(tmp_path)
+
+
+def test_other_rows_leave_no_image_behind(clean, contents, tmp_path):
+    clean(tmp_path / "one")
+    knowing = oracle.cast(noisy_chains(12, 0.25, "noise"))  # its embeddings have other columns
+    few = {"given": sources.miniature(12, 0.25, "noise"), "rules": Rules(negatives=3), "cast": knowing}
+    clean(tmp_path / "one", **few)
+    clean(tmp_path / "fresh", **few)
+    assert contents(tmp_path / "one") == contents(tmp_path / "fresh")
+
+
+def test_the_published_rows_are_never_cleaned_in_place(clean, counting, tmp_path):
+    """A cleaning takes the images of dropped samples out of its folder."""
+    (tmp_path / "hc" / "test_imgs").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "hc")
+    (tmp_path / "hc" / "hierarcaps_test.csv").write_text(
+        "id,captions,image_url\n1,a => b => c => d,http://x/1.jpg\n"
+    )
+    (tmp_path / "hc" / "test_imgs" / "1.jpg").write_bytes(b"image")
+    given = sources.hierarcaps(Locations({"hierarcaps": tmp_path / "hc"}))
+    cast, role = counting()
+    for out in (tmp_path / "hc", tmp_path / "link", tmp_path / "hc" / "x" / ".."):
+        with pytest.raises(UsageError, match=r"the published rows themselves lie there: choose a folder"):
+            clean(out, cast, given=given)
+    assert role.asked == 0
+    assert sorted(path.name for path in (tmp_path / "hc").iterdir()) == ["hierarcaps_test.csv", "test_imgs"]
+
+
+def test_answers_that_are_neither_are_in_the_manifest(clean, counting, truth, source, tmp_path):
+    """Also where the answers come from an earlier run."""
+
+    class Wavering:
+        identity = truth.verifier.identity
+
+        def probability_of_yes(self, questions):
+            return truth.verifier.probability_of_yes(questions)
+
+        def probability_and_share(self, questions):
+            shares = [0.25 if "orange" in question.text else 0.75 for question in questions]
+            return np.stack([self.probability_of_yes(questions), shares], 1)
+
+    cast = Cast(Wavering(), truth.embedder, truth.reranker)
+    outcome = clean(tmp_path / "one", cast)
+    told = output.read_manifest(tmp_path / "one")["neither_yes_nor_no"]
+    asked = {
+        item for stage in ("verify", "order", "follows", "implies") for item in outcome.asked[stage].items
+    }
+    assert told["of"] == len({item.key for item in asked})
+    assert told["lowest_share"] == 0.25
+    assert 0 < told["answers"] < told["of"]
+    assert "neither yes nor no" in (tmp_path / "one" / "audit.html").read_text()
+    before = (tmp_path / "one" / "manifest.json").read_bytes()
+    clean(tmp_path / "one", truth)  # asks nobody
+    assert (tmp_path / "one" / "manifest.json").read_bytes() == before
 
 
 def test_another_selection_leaves_no_image_behind(clean, tmp_path):

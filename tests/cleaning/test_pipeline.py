@@ -11,7 +11,7 @@ from hierbench.cleaning import answers, pipeline, sources
 from hierbench.cleaning.oracle import cast as cast_of
 from hierbench.cleaning.roles import Cast
 from hierbench.cleaning.select import Rules
-from hierbench.errors import EncodingError, HierbenchError, UsageError
+from hierbench.errors import EncodingError, HierbenchError, OutputError, UsageError
 from hierbench.miniature import is_true
 from hierbench.miniature.datasets import scene_by_id
 from hierbench.miniature.noise import noisy_chains
@@ -119,9 +119,11 @@ class Before:
         self.role, self.happens, self.identity = role, happens, role.identity
 
     def __getattr__(self, name):
+        method = getattr(self.role, name)
+
         def call(items):
             self.happens()
-            return getattr(self.role, name)(items)
+            return method(items)
 
         return call
 
@@ -201,7 +203,8 @@ class Broken:
         self.role, self.spoil, self.identity = role, spoil, role.identity
 
     def __getattr__(self, name):
-        return lambda items: self.spoil(getattr(self.role, name)(items))
+        method = getattr(self.role, name)
+        return lambda items: self.spoil(method(items))
 
 
 @pytest.mark.parametrize(
@@ -216,6 +219,14 @@ def test_answers_that_are_none(clean, truth, tmp_path, spoil, says):
     role = Broken(truth.verifier, spoil)
     with pytest.raises(EncodingError, match=says):
         clean(tmp_path, Cast(role, role, role))
+
+
+def test_a_folder_that_takes_no_answers_is_told_before_anyone_is_asked(clean, counting, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    cast, role = counting()
+    with pytest.raises(OutputError, match=r"answers cannot be kept in .*choose another -o"):
+        clean(tmp_path / "file", cast)
+    assert role.asked == 0
 
 
 def test_rules_that_keep_nothing_lose_nothing(clean, counting, tmp_path):

@@ -111,6 +111,28 @@ def test_samples_of_one_image_are_no_rivals():
     assert all(decision.kept for decision in decide(source, scores, Rules()))
 
 
+def test_reasons_of_exact_counts():
+    source = sourced(ids=("1", "2", "²"))
+    verify = np.ones((3, 4))
+    verify[1, 2] = 0.9
+    decisions = decide(source, found(source, {(0, "sofa"): 0.0}, verify=verify), Rules(keep=1))
+    assert [(d.kept, d.cause) for d in decisions] == [(True, ""), (False, "truth"), (False, "tie")]
+    assert decisions[1].reason == "truth of level 3 is 0.9; the last one kept has quality 1"
+    assert decisions[2].reason == "as good as the last one kept (quality 1), which comes before it by id"
+
+
+def test_the_cause_is_the_worst_finding():
+    source = sourced()
+    verify, order = np.ones((3, 4)), np.ones((3, 3))
+    verify[0, 1], order[0, 2], order[1, 0] = 0.4, 0.1, 0.2
+    scores = found(source, {(2, "a black cat at night"): 0.9}, verify=verify, order=order)
+    decisions = decide(source, scores, Rules(min_order=0.2))
+    assert [d.cause for d in decisions] == ["order", "", "ambiguity"]  # at a threshold is within it
+    assert decisions[0].reason == (
+        "level 3 does not follow from level 4 (0.1); level 2 does not describe the image (0.4)"
+    )
+
+
 def test_ties_go_by_id_as_number():
     source = sourced(ids=("10", "9", "2"))
     scores = found(source, {(0, "sofa"): 0.0})

@@ -37,6 +37,23 @@ def test_a_dry_run_asks_nothing_and_then_knows(hierbench, tmp_path):
     assert [stage["missing"] for stage in left] == [0] * 6
 
 
+def test_a_dry_run_downloads_no_model(hierbench, folder, monkeypatch):
+    from hierbench.data import fetch
+    from hierbench.errors import CheckpointError
+
+    def snapshot(repo, revision=None, offline=False):
+        assert offline
+        raise CheckpointError("not in the cache")
+
+    monkeypatch.setattr(fetch, "hub_snapshot", snapshot)
+    done = hierbench(*folder(ROW), "--dry-run", "--json")
+    assert done.status == 0, done.err
+    assert "Not on this machine yet" in done.err
+    assert "Qwen/Qwen3-VL-Embedding-8B" in done.err
+    stages = json.loads(done.out)["stages"]
+    assert [stage["missing"] for stage in stages[:4]] == [4, 3, 1, 4]
+
+
 def test_shards_and_merge(hierbench, tmp_path):
     for number in (0, 1):
         done = hierbench(*SMALL[:-1], f"part{number}", "--shard", f"{number}/2")
@@ -109,6 +126,7 @@ def test_an_adapter_in_all_roles_and_pep_before_and_after(hierbench, tmp_path, m
         (("--probe", 3), "--probe goes with --dry-run"),
         (("--backend", "adapter"), "--backend adapter: name a model"),
         (("--backend", "adapter", "--verifier", "nonesuch"), "nonesuch"),
+        (("--backend", "oracle", "--verifier", "x"), "plays all roles itself: leave out --verifier"),
         (("--share", 0.9), "choose 0 to 0.5"),
         (("--negatives", 4000), "--negatives 4000: only"),
         (("--backend", "server", "--base-url", "a", "--base-url", "b"), "--base-url: give one URL"),
@@ -152,6 +170,21 @@ def test_bad_rows(hierbench, folder, rows, images, says):
     assert len(done.err.splitlines()) == 1
 
 
+def test_a_damaged_image_is_named_before_anyone_is_asked(hierbench, folder, tmp_path):
+    words = folder(ROW + "2,a => b => e => f,http://x/2.jpg\n", ("1.jpg", "2.jpg"))
+    done = hierbench(*words, "--backend", "adapter", "--verifier", "random")
+    assert done.status == 2
+    assert ".jpg of hierarcaps is not a readable" in done.err  # both are the same bytes: either is named
+    assert len(done.err.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_row_is_too_few_for_an_adapter(hierbench, folder):
+    done = hierbench(*folder(ROW), "--backend", "adapter", "--verifier", "random")
+    assert done.status == 2
+    assert "take more rows" in done.err
+
+
 def test_photographs_have_no_oracle(hierbench, folder):
     done = hierbench(*folder(ROW), "--backend", "oracle")
     assert done.status == 2
@@ -166,6 +199,6 @@ def test_a_missing_dataset_says_how_to_get_it(hierbench):
 
 
 def test_a_folder_that_was_not_cleaned_has_no_report(hierbench, tmp_path):
-    done = hierbench("clean", "report", tmp_path, "--model", "random")
+    done = hierbench("clean", "report", tmp_path, "--model", "nonesuch")  # no model is looked for
     assert done.status == 2
     assert "come to its end" in done.err

@@ -24,13 +24,13 @@ from torch import Tensor, nn
 
 from hierbench.cleaning.backends import prompts
 from hierbench.cleaning.backends.yes_no import Tally, probability, spelled
-from hierbench.cleaning.roles import Cast, Pair, Question
+from hierbench.cleaning.roles import Absent, Cast, Pair, Question
 from hierbench.data import fetch
 from hierbench.data.images import decode
 from hierbench.errors import CheckpointError, DataError, EncodingError, UsageError, one_line
 from hierbench.run_setup import resolve_device
 
-KIND = "qwen3_vl"  # `model_type` in config.json
+KIND, WHOLE = "qwen3_vl", "Qwen3VLForConditionalGeneration"  # `model_type` and `architectures` in config.json
 EXPECTED = {
     "verifier": "Qwen3-VL such as Qwen/Qwen3-VL-8B-Instruct",
     "embedder": "Qwen3-VL-Embedding such as Qwen/Qwen3-VL-Embedding-8B",
@@ -43,7 +43,9 @@ WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 SETTINGS = ("*.json", "*.jinja", "*.txt")  # configuration, tokenizer, image processor, chat template
 
 
-def cast(models: Mapping[str, str], device: str, dtype: str, batch_size: int | None) -> Cast:
+def cast(
+    models: Mapping[str, str], device: str, dtype: str, batch_size: int | None, fetch_models: bool = True
+) -> Cast:
     """The three roles of `open_cast`; weights are read when a role is first asked, and one model's at a time."""
     device = resolve_device(device)
     kind = device.partition(":")[0]
@@ -52,10 +54,17 @@ def cast(models: Mapping[str, str], device: str, dtype: str, batch_size: int | N
     if dtype not in DTYPES:
         raise UsageError(f"dtype {dtype!r} is not offered: choose auto, {', '.join(DTYPES)}")
     how = (device, dtype, batch_size or BATCH_SIZES[kind], Seat())
+    kinds = {"verifier": QwenVerifier, "embedder": QwenEmbedder, "reranker": QwenReranker}
     return Cast(
-        QwenVerifier(Qwen(models["verifier"], "verifier", *how)),
-        QwenEmbedder(Qwen(models["embedder"], "embedder", *how)),
-        QwenReranker(Qwen(models["reranker"], "reranker", *how)),
+        **{
+            role: Absent(
+                {"model": models[role], "backend": "transformers", "dtype": dtype},
+                CheckpointError(f"{models[role]} is not on this machine"),
+            )
+            if not fetch_models and _is_elsewhere(models[role])
+            else kind(Qwen(models[role], role, *how))
+            for role, kind in kinds.items()
+        }
     )
 
 
@@ -72,13 +81,20 @@ class QwenVerifier:
         self.yes, self.no = _spellings(model)
 
     def probability_of_yes(self, questions: Sequence[Question]) -> np.ndarray:
-        """(n,) float64 in [0, 1]. `tally` keeps count of answers that are neither yes nor no."""
+        """(n,) float64 in [0, 1]."""
+        return self.probability_and_share(questions)[:, 0]
+
+    def probability_and_share(self, questions: Sequence[Question]) -> np.ndarray:
+        """(n, 2) float64 in [0, 1]: probability of yes; share of all probability that is on yes and no together.
+
+        `tally` keeps count of answers that are neither.
+        """
         asked = [(self.prompt(question), question.image) for question in questions]
         yes, no, share = np.zeros((3, len(asked)))
         for rows, hidden in self.model.last_states(asked):
             yes[rows], no[rows], share[rows] = self._masses(hidden)
         self.tally.count(share, [question.text for question in questions])
-        return probability(yes, no)
+        return np.stack([probability(yes, no), share], axis=1)
 
     def prompt(self, question: Question) -> str:
         """The whole prompt, with one image token for the image."""
@@ -273,8 +289,7 @@ class Qwen:
                     f"{self.identity['model']} in {self.dtype} gives NaN or infinity: use another --dtype"
                 )
             left = left[size:]
-            yield rows, hidden
-        self._seen = {}
+            yield rows, hidden  # images of the last batch stay: the next call may go on with them
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(B, D) -> (B, V) over the whole vocabulary."""
@@ -402,6 +417,18 @@ def _find(name: str, role: str) -> tuple[Path, str, str]:
     return folder, hub[1], folder.name
 
 
+def _is_elsewhere(name: str) -> bool:
+    """Whether a hub's model has yet to be downloaded."""
+    hub = HUB_NAME.fullmatch(name)
+    if not hub or Path(name).expanduser().exists():
+        return False
+    try:
+        fetch.hub_snapshot(hub[1], hub[2], offline=True)
+    except CheckpointError:
+        return True
+    return False
+
+
 def _fingerprint(folder: Path, role: str) -> str:
     weights = next((found for pattern in WEIGHTS if (found := sorted(folder.glob(pattern)))), None)
     if not weights:
@@ -415,7 +442,8 @@ def _fingerprint(folder: Path, role: str) -> str:
 
 def _config(folder: Path, role: str) -> transformers.Qwen3VLConfig:
     try:
-        kind = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type")
+        told = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        kind, built = told.get("model_type"), told.get("architectures") or []
     except FileNotFoundError:
         raise CheckpointError(
             f"{folder} has no config.json, so is no model folder: the {role} is {EXPECTED[role]}"
@@ -424,6 +452,11 @@ def _config(folder: Path, role: str) -> transformers.Qwen3VLConfig:
         raise CheckpointError(f"{folder / 'config.json'} cannot be read: {one_line(error)}") from error
     if kind != KIND:
         raise CheckpointError(f"{folder} holds a model of type {kind!r}: the {role} is {EXPECTED[role]}")
+    if role != "embedder" and built and WHOLE not in built:
+        raise CheckpointError(
+            f"{folder} holds {', '.join(map(str, built))}, which has no layer that says yes or no: the {role} is "
+            f"{EXPECTED[role]}"
+        )
     if "mm_encoder_outputs" not in inspect.signature(transformers.Qwen3VLModel.forward).parameters:
         raise UsageError(
             f"transformers {transformers.__version__} cannot share an image among prompts: "

@@ -13,12 +13,14 @@ from __future__ import annotations
 import base64
 import io
 import json
+import logging
 import math
 import os
+import queue
 import random
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -30,17 +32,28 @@ from hierbench.cleaning.backends.yes_no import Tally, probability, spelled
 from hierbench.cleaning.roles import Cast, Pair, Question
 from hierbench.errors import ServerError, UsageError
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 TOP = 20  # the most likely first tokens that a server may be asked for (OpenAI's limit, and vLLM's default)
 CAPTIONS = 32  # of one image in one request to the reranker
 PASSING = {408, 409, 425, 429}  # … and 5xx: statuses that may be others next time
 LONGEST_PAUSE = 60.0  # seconds
+TOLD_EVERY = 30.0  # seconds between two notices that a server is waited for
 MAGIC = {b"\xff\xd8\xff": "jpeg", b"\x89PNG": "png", b"GIF8": "gif"}
+PATHS = {"verifier": "/chat/completions", "embedder": "/embeddings", "reranker": "/score"}
 START = {  # role -> the command that starts its server
     "verifier": "vllm serve {model}",
     "embedder": "vllm serve {model} --runner pooling",
     "reranker": "vllm serve {model} --runner pooling --hf_overrides … (see the README)",
+}
+HINTS = {  # status -> what to do about it
+    401: ": check OPENAI_API_KEY",
+    403: ": check OPENAI_API_KEY",
+    404: ": is it a server for this role? start it: {start}",
+    405: ": is it a server for this role? start it: {start}",
+    501: ": is it a server for this role? start it: {start}",
 }
 
 
@@ -86,11 +99,19 @@ class ServedVerifier:
         self.tally = Tally(server.model)
 
     def probability_of_yes(self, questions: Sequence[Question]) -> np.ndarray:
-        """(n,) float64 in [0, 1]. `tally` keeps count of answers that are neither yes nor no."""
+        """(n,) float64 in [0, 1]."""
+        return self.probability_and_share(questions)[:, 0]
+
+    def probability_and_share(self, questions: Sequence[Question]) -> np.ndarray:
+        """(n, 2) float64 in [0, 1]: probability of yes; share of all probability that is on yes and no together.
+
+        `tally` keeps count of answers that are neither.
+        """
         calls = [("/chat/completions", self._body(question), _first_token) for question in questions]
         yes, no = np.array(self.server.ask(calls), np.float64).reshape(-1, 2).T
-        self.tally.count((yes + no).clip(max=1), [question.text for question in questions])
-        return probability(yes, no)
+        share = (yes + no).clip(max=1)
+        self.tally.count(share, [question.text for question in questions])
+        return np.stack([probability(yes, no), share], axis=1)
 
     def _body(self, question: Question) -> dict[str, Any]:
         text = {"type": "text", "text": prompts.plain(question.text)}
@@ -195,6 +216,8 @@ def _first_token(answer: Any) -> tuple[float, float]:
     for token, logprob in listed.items():
         if (word := spelled(token)) is not None:
             mass[word] += math.exp(min(logprob, 0.0))
+    if math.isnan(mass["yes"] + mass["no"]):
+        raise UnusableError("log probabilities of the answer are not numbers")
     return mass["yes"], mass["no"]
 
 
@@ -256,6 +279,7 @@ class Server:
     retries: int
     pause: float
     identity: dict[str, Any] = field(init=False)
+    _told: float = field(init=False, default=-TOLD_EVERY)
 
     def __post_init__(self):
         parts = urlsplit(self.url)
@@ -288,16 +312,16 @@ class Server:
         return f"the {self.role}'s server at {self.url}"
 
     def greet(self) -> None:
-        """See that the server is there and serves the model. Raises ServerError at once where not."""
+        """See that the server is there, serves the model and has what the role needs. Raises ServerError at once where
+        not."""
         try:
             listed = json.loads(
                 self._client.get("/models", cast_to=str, options={"timeout": min(10, self.timeout)})
             )
             served = {entry["id"]: entry for entry in listed["data"]}
         except self._openai.APIConnectionError as error:
-            start = START[self.role].format(model=self.model)
             raise ServerError(
-                f"{self} does not answer ({_reason(error)}): start it ({start}) or give its address"
+                f"{self} does not answer ({_reason(error)}): start it ({self._start}) or give its address"
             ) from None
         except self._openai.APIStatusError as error:
             raise ServerError(f"{self} answers {_status(error)}: check address and OPENAI_API_KEY") from None
@@ -307,21 +331,58 @@ class Server:
             others = ", ".join(map(repr, served)) or "nothing"
             raise ServerError(f"{self} does not serve {self.model!r}: it serves {others}")
         self.identity["revision"] = str(served[self.model].get("root") or "")
+        try:  # a request without content: what is there refuses it as incomplete, and computes nothing
+            self._client.post(
+                PATHS[self.role],
+                cast_to=str,
+                body={"model": self.model},
+                options={"timeout": min(10, self.timeout)},
+            )
+        except self._openai.APIConnectionError:
+            pass  # it was there a moment ago: the first question will tell
+        except self._openai.APIStatusError as error:
+            if error.status_code in HINTS:
+                raise self._refused(PATHS[self.role], error) from None
+
+    @property
+    def _start(self) -> str:
+        return START[self.role].format(model=self.model)
+
+    def _refused(self, path: str, error: Any) -> ServerError:
+        hint = HINTS.get(error.status_code, "").format(start=self._start)
+        return ServerError(f"{self} refuses {path}: {_status(error)}{hint}")
 
     def ask(self, calls: Sequence[Call[T]]) -> list[T]:
         """Answers in the order of the calls; the first that fails for good ends the others. Raises ServerError."""
-        stop = threading.Event()
-        pool = ThreadPoolExecutor(max_workers=max(1, min(self.concurrency, len(calls))))
+        found: list[Any] = [None] * len(calls)
+        stop, left, done = threading.Event(), queue.SimpleQueue(), queue.SimpleQueue()
+        for place in range(len(calls)):
+            left.put(place)
+
+        def work() -> None:
+            while not stop.is_set():
+                try:
+                    place = left.get_nowait()
+                except queue.Empty:
+                    return
+                try:
+                    done.put((place, self._answer(calls[place], stop), None))
+                except BaseException as error:
+                    done.put((place, None, error))
+
+        for _ in range(
+            min(self.concurrency, len(calls))
+        ):  # daemons: an answer that hangs keeps nobody from leaving
+            threading.Thread(target=work, daemon=True).start()
         try:
-            futures = [pool.submit(self._answer, call, stop) for call in calls]
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            for future in futures:
-                if future in done and (error := future.exception()) is not None:
+            for _ in calls:
+                place, answer, error = done.get()
+                if error is not None:
                     raise error
-            return [future.result() for future in futures]
+                found[place] = answer
         finally:
             stop.set()  # whoever pauses gives up
-            pool.shutdown(wait=False, cancel_futures=True)
+        return found
 
     def _answer(self, call: Call[T], stop: threading.Event) -> T:
         path, body, read = call
@@ -335,16 +396,26 @@ class Server:
             except self._openai.APIStatusError as error:
                 reason = _status(error)
                 if error.status_code < 500 and error.status_code not in PASSING:
-                    raise ServerError(f"{self} refuses {path}: {reason}") from None
+                    raise self._refused(path, error) from None
                 wished = _retry_after(error)
             except ValueError:
                 reason = "the answer is no JSON"
             except UnusableError as error:
                 reason = str(error)
-            pause = max(wished, self.pause * 2**attempt * random.uniform(0.5, 1.5))
-            if attempt < self.retries and stop.wait(min(pause, LONGEST_PAUSE)):
-                break
+            if attempt < self.retries:
+                pause = max(wished, self.pause * 2**attempt * random.uniform(0.5, 1.5))
+                pause = min(pause, LONGEST_PAUSE)
+                self._tell(reason, pause)
+                if stop.wait(pause):
+                    break
         raise ServerError(f"{self} failed {self.retries + 1} times at {path}: {reason}")
+
+    def _tell(self, reason: str, pause: float) -> None:
+        """Say that the server is waited for, where that takes long enough to be noticed; not once for every thread."""
+        now = time.monotonic()
+        if pause >= 2 and now - self._told >= TOLD_EVERY:
+            self._told = now
+            log.warning("%s: %s; next try in %.0f s", self, reason, pause)
 
 
 def _reason(error: BaseException) -> str:

@@ -1,5 +1,6 @@
 """The transformers backend on tiny random Qwen3-VL models: prompts, padding, batching, probabilities, bad folders."""
 
+import json
 import shutil
 from importlib import util
 from pathlib import Path
@@ -12,7 +13,7 @@ import transformers
 from hierbench.cleaning import sources
 from hierbench.cleaning.backends import open_cast, prompts, qwen3_vl
 from hierbench.cleaning.questions import describes, entails
-from hierbench.cleaning.roles import Cast, Embedder, Pair, Question, Reranker, Verifier
+from hierbench.cleaning.roles import Absent, Cast, Embedder, Pair, Question, Reranker, Verifier
 from hierbench.cleaning.select import Rules
 from hierbench.data.images import decode
 from hierbench.data.locate import Locations
@@ -245,6 +246,9 @@ def test_answers_that_are_neither_yes_nor_no_are_counted(models, questions, capl
     assert record["answers"] == len(questions)
     assert 0 < record["neither"] <= len(questions)  # random weights have no reason to say yes or no
     assert 0 <= record["lowest_share"] < 0.5
+    both = played.verifier.probability_and_share(questions)
+    np.testing.assert_array_equal(both[:, 0], found)
+    assert record["neither"] == (both[:, 1] < 0.5).sum()
     assert "neither yes nor no" in caplog.text
     assert len(caplog.records) <= 2  # the first and the tenth
 
@@ -365,9 +369,47 @@ def test_hub_names(models, monkeypatch):
     assert identity["revision"] == models["verifier"].name  # a snapshot's folder is called after its commit
 
 
-def test_weights_without_the_output_layer_are_no_reranker(models):
-    """The embedder's folder has everything but the layer that says yes and no."""
-    played = cast(models | {"reranker": models["embedder"]})
+def test_a_count_downloads_nothing(models, monkeypatch):
+    def snapshot(repo, revision=None, offline=False):
+        assert offline
+        raise CheckpointError("not in the cache")
+
+    monkeypatch.setattr(qwen3_vl.fetch, "hub_snapshot", snapshot)
+    played = cast(models | {"reranker": "Qwen/Qwen3-VL-Reranker-8B"}, fetch=False)
+    assert isinstance(played.reranker, Absent)
+    assert played.reranker.identity["model"] == "Qwen/Qwen3-VL-Reranker-8B"
+    with pytest.raises(CheckpointError, match="Reranker-8B is not on this machine"):
+        played.reranker.relevance([Pair(b"", "a cat")])
+    assert isinstance(played.embedder, Embedder)
+    with pytest.raises(CheckpointError, match="neither a folder nor a hub name"):  # what is wrong stays wrong
+        cast(models | {"reranker": "miniature-argent"}, fetch=False)
+
+
+def test_an_image_goes_through_the_tower_once_for_two_calls(models, scenes, monkeypatch):
+    """Its captions may fall into two chunks of the cleaning."""
+    played, prepared = cast(models), []
+    processor = played.reranker.model.processor
+    pixels = processor.image_processor
+    monkeypatch.setattr(
+        processor, "image_processor",
+        lambda images, **options: prepared.append(len(images)) or pixels(images=images, **options),
+    )  # fmt: skip
+    pairs = [Pair(scenes[0][0], f"caption {number}") for number in range(6)]
+    both = np.concatenate([played.reranker.relevance(pairs[:3]), played.reranker.relevance(pairs[3:])])
+    assert sum(prepared) == 1
+    np.testing.assert_allclose(both, played.reranker.relevance(pairs), atol=1e-4)
+
+
+def test_weights_without_the_output_layer_are_no_reranker(models, tmp_path):
+    """The embedder's folder has everything but the layer that says yes and no: told before any role is asked."""
+    with pytest.raises(
+        CheckpointError, match="holds Qwen3VLModel, which has no layer that says yes or no: the verif"
+    ):
+        cast(models | {"verifier": models["embedder"]})
+    folder = changed(models, tmp_path, "embedder")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"architectures": None}))
+    played = cast(models | {"reranker": folder})
     with pytest.raises(CheckpointError, match=r"no complete Qwen3-VL-Reranker .*lm_head"):
         played.reranker.relevance([Pair(b"", "a cat")])
 

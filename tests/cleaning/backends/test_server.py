@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hierbench.cleaning import sources
-from hierbench.cleaning.backends import open_cast, prompts, server
+from hierbench.cleaning.backends import open_cast, prompts, remembered, server
 from hierbench.cleaning.roles import Embedder, Pair, Question, Reranker, Verifier
 from hierbench.cleaning.select import Rules
 from hierbench.errors import DataError, ServerError, UsageError
@@ -49,6 +49,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         mine = self.server
+        if set(body) == {"model"}:
+            return self.say({"error": {"message": "incomplete"}}, mine.incomplete.get(self.path, 422))
         with mine.lock:
             mine.now += 1
             mine.most = max(mine.most, mine.now)
@@ -133,6 +135,7 @@ class Fake(ThreadingHTTPServer):
         self.now = self.most = 0
         self.bodies, self.seen = [], Counter()
         self.delay, self.slow, self.wish = 0.0, 1.5, "0.01"
+        self.incomplete = {}  # path -> status of requests without content
         self.trouble = lambda key, time: None
 
     def handle_error(self, *_):
@@ -191,6 +194,9 @@ def test_answers_are_the_models(fake):
     assert record["answers"] == len(QUESTIONS)
     assert record["neither"] == sum(share < 0.5 for share in shares)
     assert record["lowest_share"] == pytest.approx(min(shares))
+    both = played.verifier.probability_and_share(QUESTIONS)
+    np.testing.assert_array_equal(both[:, 0], yes)
+    np.testing.assert_allclose(both[:, 1], shares)
 
 
 def test_requests(fake):
@@ -274,6 +280,22 @@ def test_a_server_that_goes_down_takes_no_answers_with_it(clean, contents, fake,
     assert again <= asked - 40 + 16  # of what was answered, at most the chunk in progress is asked again
 
 
+def test_other_rules_need_no_server(clean, fake, tmp_path):
+    """A cast is known by its answers; one that is asked after all says why it cannot be reached."""
+    cleaned(clean, fake, tmp_path)
+    down = ServerError("nobody is there")
+    known = remembered(tmp_path / "answers", "server", MODELS, "auto", down)
+    assert known.verifier.identity == cast(fake).verifier.identity
+    given, rules = sources.miniature(12, 0.3, "noise"), Rules(keep=7, negatives=2, ambiguity_level=1)
+    outcome = clean(tmp_path, cast=known, rules=rules, given=given, top_captions=4, top_images=1)
+    assert sum(outcome.kept) == 7
+    with pytest.raises(ServerError, match="nobody is there"):
+        clean(tmp_path, cast=known, rules=rules, given=given, top_captions=5, top_images=1)
+    assert remembered(tmp_path / "answers", "server", MODELS | {"reranker": "R2"}, "auto", down) is None
+    assert remembered(tmp_path / "answers", "transformers", MODELS, "auto", down) is None
+    assert remembered(tmp_path / "none", "server", MODELS, "auto", down) is None
+
+
 def test_slow_answers_are_asked_for_again(fake):
     fake.trouble = lambda key, time: "slow" if time == 1 else None
     found = cast(fake, timeout=0.3).verifier.probability_of_yes(QUESTIONS[:2])
@@ -326,7 +348,7 @@ def test_pauses_double_and_follow_the_servers_wish(fake):
     for status, least in ((500, 0.0), (429, 20.0)):  # with the second comes a wish
         fake.trouble, fake.wish, pauses = (lambda key, time, status=status: status), "20", Pauses()
         with pytest.raises(ServerError):
-            verifier._answer(("/chat/completions", {}, dict), pauses)
+            verifier._answer(("/chat/completions", {"messages": []}, dict), pauses)
         assert len(pauses) == 4
         assert all(
             max(least, 0.5 * 2**n) <= pause <= max(least, 1.5 * 2**n) for n, pause in enumerate(pauses)
@@ -361,6 +383,9 @@ def test_neither_yes_nor_no(fake, monkeypatch, caplog):
         assert played.verifier.probability_of_yes(QUESTIONS[:3]).tolist() == [0, 0, 0]
     assert played.verifier.tally.record() == {"answers": 3, "neither": 3, "lowest_share": 0.0}
     assert len(caplog.records) == 1
+    top[0] = {"token": "Yes", "logprob": math.nan}
+    with pytest.raises(ServerError, match="are not numbers"):
+        cast(fake, retries=0).verifier.probability_of_yes(QUESTIONS[:1])
 
 
 def test_servers_that_are_not_there(fake):
@@ -374,6 +399,49 @@ def test_servers_that_are_not_there(fake):
     fake.models = None
     with pytest.raises(ServerError, match=r"answers status 401.*OPENAI_API_KEY"):
         cast(fake)
+
+
+def test_servers_of_another_role_are_told_at_once(fake):
+    fake.incomplete = {"/v1/score": 404}
+    with pytest.raises(
+        ServerError,
+        match=r"reranker's server at .* refuses /score: status 404.*: is it .* vllm serve R --runner",
+    ):
+        cast(fake)
+    fake.incomplete = {"/v1/embeddings": 401}  # the list of models is open, questions are not
+    with pytest.raises(ServerError, match=r"embedder's .* refuses /embeddings: status 401.*OPENAI_API_KEY"):
+        cast(fake)
+    assert not fake.seen
+    fake.incomplete = {}
+    played = cast(fake)
+    fake.trouble = lambda key, time: 404
+    with pytest.raises(ServerError, match=r"refuses /score: status 404, .*told so 404.*--runner pooling"):
+        played.reranker.relevance(PAIRS)
+
+
+def test_an_answer_that_hangs_does_not_hold_up_a_failure(fake):
+    """Nor the end of the process: the threads that still wait are daemons."""
+    played = cast(fake, timeout=20.0, retries=0)
+    fake.slow = 5.0
+    fake.trouble = lambda key, time: "slow" if "it 0?" in key else 400 if "it 3?" in key else None
+    began = time.perf_counter()
+    with pytest.raises(ServerError, match="refuses"):
+        played.verifier.probability_of_yes(QUESTIONS)
+    assert time.perf_counter() - began < 3
+    others = [thread for thread in threading.enumerate() if thread.name.endswith("(work)")]
+    assert all(thread.daemon for thread in others)
+
+
+def test_long_pauses_are_told_once(fake, caplog):
+    verifier = cast(fake, retries=3, pause=0.01).verifier.server
+    fake.trouble, fake.wish = (lambda key, time: 429), "1e9"
+    pauses = Pauses()
+    with caplog.at_level("WARNING", "hierbench"), pytest.raises(ServerError, match="failed 4 times"):
+        verifier._answer(("/chat/completions", {"messages": []}, dict), pauses)
+    assert pauses == [server.LONGEST_PAUSE] * 3
+    assert len(caplog.records) == 1
+    assert "status 429" in caplog.text
+    assert "next try in 60 s" in caplog.text
 
 
 def test_a_page_that_is_no_list_of_models(fake, monkeypatch):
