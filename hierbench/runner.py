@@ -344,6 +344,8 @@ def _encoding(card: ModelCard) -> dict[str, str]:
 def _said(record: Record, kept: bool) -> str:
     """One line for the log."""
     what = f"{record.model}: {record.task}"
+    if record.skipped and not record.provenance.get("inapplicable"):
+        return f"{what} skipped, its data is not here"  # how to get it is listed once, at the end
     if record.metrics is None:
         return f"{what} {record.status}: {record.error or record.skipped}"
     first = "".join(f" {name} {figure.value:.4g}," for name, figure in list(record.metrics.items())[:1])

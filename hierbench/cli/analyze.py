@@ -158,7 +158,11 @@ def ambiguity(
     finder = _under(similar_by, dataset, opened, device, offline) if similar_by else embedded
     out = _folder(out)
     title = f"{model}, {dataset}; similar images by {similar_by or 'itself'}"
-    _show(reports.ambiguities(embedded, opened, finder, out, title, ks=k or REMOVED, pool=pool), out, as_json)
+    _show(
+        reports.ambiguities(embedded, opened, finder, out, title, ks=sorted(set(k or REMOVED)), pool=pool),
+        out,
+        as_json,
+    )
 
 
 def _embedded(

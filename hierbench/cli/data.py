@@ -16,6 +16,7 @@ from hierbench.cli._shared import (
     print_text,
     register,
     say,
+    size,
     sub_app,
 )
 
@@ -54,6 +55,7 @@ def prepare(
 
     Run it again to go on after an interruption.
     """
+    from hierbench.cli.doctor import folder_size
     from hierbench.data import prepare as preparing
     from hierbench.encoding import cores
 
@@ -75,6 +77,8 @@ def prepare(
         print_json({"folder": str(done.folder), "fresh": done.fresh, **info.model_dump(by_alias=True)})
         return
     print_listing(_facts(done.folder, info), ["what", "value"])
+    for folder in dict.fromkeys(path if path.is_dir() else path.parent for path in done.downloads):
+        say(f"the download stays in {folder} ({size(folder_size(folder))}): remove it when you need the room")
     if out is not None:
         say(f"use it: hierbench run … --data {name}={done.folder}")
 

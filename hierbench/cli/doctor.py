@@ -48,7 +48,11 @@ def examine(where) -> dict[str, Any]:
         "packages": {name: _version(name) for name in PACKAGES},
         "devices": _devices(),
         "datasets": datasets,
-        "cache": {"folder": str(cache_dir()), "bytes": _folder_size(cache_dir())},
+        "cache": {
+            "folder": str(cache_dir()),
+            "bytes": folder_size(cache_dir()),
+            "downloads": folder_size(cache_dir() / "downloads"),
+        },
         "wordnet": _wordnet(),
         "models": _models(),
         "next": _next(datasets),
@@ -104,7 +108,8 @@ def _datasets(where) -> list[dict[str, Any]]:
     return rows
 
 
-def _folder_size(folder: Path) -> int:
+def folder_size(folder: Path) -> int:
+    """Bytes of the files in a folder and below; links are not followed."""
     return sum(
         os.lstat(os.path.join(parent, name)).st_size for parent, _, names in os.walk(folder) for name in names
     )
@@ -171,8 +176,13 @@ def _print(report: dict[str, Any]) -> None:
     print_listing(rows, ["name", "state", "where"], empty="(no datasets)")
     if not all(row["ready"] for row in rows):
         print("\n`hierbench datasets` says where each comes from.")
+    print()
     cache = report["cache"]
-    print(f"\nCache: {cache['folder']}, {size(cache['bytes'])} (HIERBENCH_CACHE moves it)")
+    of_it = f", of it {size(cache['downloads'])} in downloads/, needed no more once a dataset is prepared"
+    print_text(
+        f"Cache: {cache['folder']}, {size(cache['bytes'])}{of_it if cache['downloads'] else ''} "
+        "(HIERBENCH_CACHE moves it)"
+    )
     wordnet = report["wordnet"]["folder"]
     print(
         f"WordNet: {wordnet or 'not found; only rebuilding the class trees needs it (apt install wordnet-base)'}"

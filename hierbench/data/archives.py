@@ -33,6 +33,10 @@ DAMAGE = (
 """What the standard library raises for archives that break off, are corrupt or packed in an unknown way."""
 
 
+class NoRoomError(DataError):
+    """Too little free space for what an archive holds."""
+
+
 def is_archive(path: Path) -> bool:
     """Whether a file is an archive that `unpack` knows, by its first bytes."""
     return path.is_file() and _kind(path) is not None
@@ -47,8 +51,8 @@ def unpack(archive: Path, folder: Path, progress: Progress | bool | None = None)
     """Unpack into a folder, which is made; returns the number of files. Files that are there are replaced.
 
     Before anything is written, the size of the content (of a compressed tar: of the archive) is compared with the
-    free space; of a compressed tar the rest is checked on the way. Raises DataError: no archive, damaged, encrypted,
-    too little space, or a member with an absolute path, `..`, a symbolic link, a hard link that leaves the archive, a
+    free space; of a compressed tar the rest is checked on the way. Raises NoRoomError, and DataError: no archive,
+    damaged, encrypted, or a member with an absolute path, `..`, a symbolic link, a hard link that leaves the archive, a
     device. Raises OutputError where files cannot be written.
     """
     kind = _kind(archive)
@@ -217,7 +221,7 @@ def _content_size(path: Path, kind: str) -> int:
 def _check_room(archive: Path, folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
-        raise DataError(
+        raise NoRoomError(
             f"{archive} needs {needed:,} bytes in {folder}, where {free:,} are free: free some, or choose another "
             "disk with --out"
         )

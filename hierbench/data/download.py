@@ -65,6 +65,11 @@ def download(url: str, target: Path, expected: Expected = Expected()) -> Path:
     return target
 
 
+def recorded_from(path: Path, url: str, expected: Expected = Expected()) -> bool:
+    """Whether a file is an unharmed download of exactly this URL, and what is expected."""
+    return _recorded(path).get("source") == url and usable(path, url, expected, path)
+
+
 def hub_dataset(repo: str, revision: str | None = None, patterns: Sequence[str] = ()) -> Path:
     """The folder of a dataset repository on the hub, or of the files in it that match one of the patterns.
 
@@ -179,7 +184,16 @@ def _append(url: str, part: Path, expected: Expected) -> None:
     if have and validator.exists():
         headers |= {"Range": f"bytes={have}-", "If-Range": validator.read_text()}
     with urlopen(Request(url, headers=headers), timeout=TIMEOUT) as response:
-        have = have if getattr(response, "status", None) == 206 else 0
+        mark = response.headers.get("ETag") or response.headers.get("Last-Modified")
+        if getattr(response, "status", None) != 206:
+            have = 0
+        elif mark not in (None, headers.get("If-Range")) or not _begins_at(
+            response.headers.get("Content-Range"), have
+        ):
+            _discard(
+                part
+            )  # the rest of another file, or another part of it: some servers do not look at If-Range
+            raise ConnectionResetError("the file changed meanwhile")
         length = response.headers.get("Content-Length")
         total = have + int(length) if length else None
         if expected.size and total and total != expected.size:
@@ -189,7 +203,6 @@ def _append(url: str, part: Path, expected: Expected) -> None:
                 raise DownloadError(
                     f"{part.parent} has no room for {total - have:,} bytes: free some or set HIERBENCH_CACHE"
                 )
-            mark = response.headers.get("ETag") or response.headers.get("Last-Modified")
             if mark:
                 validator.write_text(mark)
             else:
@@ -204,6 +217,11 @@ def _append(url: str, part: Path, expected: Expected) -> None:
     got = part.stat().st_size
     if total is not None and got != total:
         raise ConnectionError(f"cut after {got:,} of {total:,} bytes")
+
+
+def _begins_at(content_range: str | None, place: int) -> bool:
+    """Whether `bytes 100-199/200` begins at the place; a server that does not say is believed."""
+    return content_range is None or content_range.removeprefix("bytes").strip().startswith(f"{place}-")
 
 
 @contextlib.contextmanager

@@ -41,7 +41,7 @@ Count = Annotated[int, Field(ge=0)]
 Reader = Literal[
     "imagefolder", "coco-captions", "hierarcaps", "miniature", "cifar", "stl10", "food101", "cub2011", "cars",
     "aircraft", "pets", "flowers102", "dtd", "caltech101", "eurosat", "resisc45", "sun397", "country211",
-    "karpathy", "voc2007", "coco-objects", "labelled-folder",
+    "imagenet", "karpathy", "voc2007", "coco-objects", "labelled-folder",
 ]  # fmt: skip
 """Names of the datasets' official layouts, keys of `hierbench.data.readers.READERS`."""
 

@@ -8,6 +8,7 @@ of a download, after the last unpacked archive, after the last finished shard.
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import json
 import os
@@ -25,7 +26,7 @@ from hierbench import __version__
 from hierbench.data import archives, prepared
 from hierbench.data.cache import cache_dir
 from hierbench.data.datasets import CaptionChains, Classification, MultiLabel, Retrieval, spread
-from hierbench.data.download import DownloadError, Expected, download, hub_dataset
+from hierbench.data.download import DownloadError, Expected, download, hub_dataset, recorded_from
 from hierbench.data.locate import Locations
 from hierbench.data.manifests import Manifest, load_manifest
 from hierbench.data.pool import each
@@ -51,6 +52,7 @@ class Prepared:
     info: Info
     fresh: bool  # made now
     notes: tuple[str, ...] = ()  # on sources that could not be used
+    downloads: tuple[Path, ...] = ()  # files or folders of the source that stay where they were brought
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class _Source:
     folder: Path
     origin: Origin
     variant: str = ""
+    downloads: tuple[Path, ...] = ()
 
 
 def prepare(
@@ -74,8 +77,8 @@ def prepare(
     """Prepare a dataset into `out` (default: CACHE/datasets/NAME).
 
     `sources`: one folder, or archives and files that belong together; without any, the sources of the manifest are
-    tried in turn. A dataset that is prepared there already is left alone unless `force`. The bytes written do not
-    depend on `workers`. Images are never decoded or encoded.
+    tried in turn, also where one was downloaded but cannot be opened. A dataset that is prepared there already is left
+    alone unless `force`. The bytes written do not depend on `workers`. Images are never decoded or encoded.
     Raises UnknownNameError; UsageError (a built-in dataset, `out` in use, sources that are not there or do not go
     together); MissingDataError (nothing to download: says what to do); DataError (damaged, unsafe or other data, too
     little space); OutputError.
@@ -98,19 +101,22 @@ def prepare(
         staging = target.with_name(f".{target.name}.preparing")
         notes: list[str] = []
         try:
-            info = _prepare(manifest, sources, staging, workers, progress, notes)
+            info, source = _prepare(manifest, sources, staging, workers, progress, notes)
             _put_in_place(staging / "prepared", target, staging)
         except OSError as error:
             raise OutputError(
                 f"{staging} cannot be written ({error.strerror or error}): free some space or choose another "
                 "--out"
             ) from error
-        except DataError:  # wrong data stay wrong: only what helps to go on is kept
+        except DataError as error:  # wrong data stay wrong: only what helps to go on is kept
+            told = _named(error, staging)
             if not (staging / "plan.json").exists():
                 shutil.rmtree(staging, ignore_errors=True)
-            raise
+            if told is error:
+                raise
+            raise told from error
         shutil.rmtree(staging, ignore_errors=True)
-    return Prepared(target, info, fresh=True, notes=tuple(notes))
+    return Prepared(target, info, fresh=True, notes=tuple(notes), downloads=source.downloads)
 
 
 def _prepare(
@@ -120,7 +126,7 @@ def _prepare(
     workers: int,
     progress: Progress,
     notes: list[str],
-) -> Info:
+) -> tuple[Info, _Source]:
     """Everything that goes into `staging`/prepared; dataset.json comes last."""
     staging.mkdir(parents=True, exist_ok=True)
     record, source = _open_given(manifest, given, staging, progress) if given else (None, None)
@@ -149,7 +155,7 @@ def _prepare(
         shards=tuple(shards),
     )
     _write_json(staging / "prepared" / prepared.RECORD, info.model_dump(by_alias=True, exclude_none=True))
-    return info
+    return info, source
 
 
 # ------------------------------------------------------------------------------------------------- the target
@@ -235,22 +241,31 @@ def _open_downloaded(
     ).strip()
     failure: HierbenchError | None = None
     for source in manifest.sources:
+        if source.kind == "manual":
+            continue
+        files: list[Path] = []
         try:
             if source.kind == "url":
                 files = [_downloaded(manifest.name, file) for file in source.files]
-                folder = _unpacked(files, staging, progress)
                 origin = Origin(kind="url", places=tuple(file.url for file in source.files))
-            elif source.kind == "hub":
+                found = _Source(_unpacked(files, staging, progress), origin, source.variant, tuple(files))
+            else:
                 folder, revision = _from_hub(manifest.name, source)
                 origin = Origin(kind="hub", places=(source.repo,), revision=revision)
-            else:
+                found = _Source(folder, origin, source.variant, (_hub_cache(folder),))
+            return _open(manifest, found, staging, progress), found
+        except archives.NoRoomError:
+            raise
+        except DataError as error:
+            failure = _named(error, staging)
+            notes.append(str(failure))
+            if isinstance(error, DownloadError):  # what a killed run has unpacked of another source stays
                 continue
-        except DownloadError as error:
-            failure = error
-            notes.append(str(error))
-            continue
-        found = _Source(folder, origin, source.variant)
-        return _open(manifest, found, staging, progress), found
+            for path, file in zip(files, source.files, strict=False):
+                if file.sha256 is None and file.md5 is None:  # perhaps an error page in its place
+                    path.unlink(missing_ok=True)
+            shutil.rmtree(staging / "unpacked", ignore_errors=True)
+            (staging / "unpacked.json").unlink(missing_ok=True)
     advice = f"{by_hand} " if by_hand else ""
     advice += f"Then run `hierbench data prepare {manifest.name} --from PATH`"
     if failure is not None:
@@ -258,10 +273,24 @@ def _open_downloaded(
     raise MissingDataError(f"dataset {manifest.name} cannot be downloaded by a program. {advice}")
 
 
+def _named(error: DataError, staging: Path) -> DataError:
+    """The error with the archives' names in place of the folder they were unpacked into, which nobody knows."""
+    unpacked = ", ".join(_read_json(staging / "unpacked.json") or ())
+    folder = str(staging / "unpacked")
+    if not unpacked or folder not in str(error):
+        return error
+    return type(error)(str(error).replace(folder, unpacked))
+
+
 def _downloaded(name: str, file: Any) -> Path:
     base = unquote(Path(urlsplit(file.url).path).name) or "download"
+    base = base.replace("/", "_")
     expected = Expected(file.size, file.sha256, file.md5, by=f"the manifest of {name}")
-    return download(file.url, cache_dir() / "downloads" / name / base.replace("/", "_"), expected)
+    target = cache_dir() / "downloads" / name / base
+    for other in sorted(cache_dir().glob(f"downloads/*/{glob.escape(base)}")):  # datasets share archives
+        if other != target and not target.exists() and recorded_from(other, file.url, expected):
+            return other
+    return download(file.url, target, expected)
 
 
 def _from_hub(name: str, source: Any) -> tuple[Path, str | None]:
@@ -273,6 +302,11 @@ def _from_hub(name: str, source: Any) -> tuple[Path, str | None]:
     if revision and not source.revision:
         _write_json(pins, pinned | {source.repo: revision})
     return folder, revision
+
+
+def _hub_cache(folder: Path) -> Path:
+    """The folder of a repository in the hub's cache, which holds all its revisions."""
+    return folder.parent.parent if folder.parent.name == "snapshots" else folder
 
 
 def _unpacked(files: Sequence[Path], staging: Path, progress: Progress) -> Path:

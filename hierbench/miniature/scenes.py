@@ -19,7 +19,7 @@ from hierbench.miniature.vocabulary import BACKGROUNDS, COLOURS, HELD_OUT, INVER
 SPLITS: dict[str, int] = {"train": 20_000, "test": 2_000, "pool": 400}
 """Number of scenes of each split. `pool` is where negative captions come from; it is drawn as `test` is."""
 
-GRID = 8  # centres are multiples of it, pixels: what models of a few minutes can learn to recognise
+GRID = 16  # centres are multiples of it, pixels: what models of a few minutes can learn to recognise
 
 _SINGLE = (9, 16)  # share of scenes with one thing
 _SHADE, _TINT = 12, 8  # largest change of a body's and of the background's red, green and blue

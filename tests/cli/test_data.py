@@ -134,6 +134,18 @@ def test_a_dataset_from_preparing_to_export(hierbench, tmp_path, tiny):
     assert [row["state"] for row in listed if row["name"] == "tiny"] == ["prepared"]
 
 
+def test_where_a_download_stays_is_said(hierbench, tmp_path, tiny, monkeypatch):
+    from hierbench.data import prepare
+
+    monkeypatch.setattr(prepare, "hub_dataset", lambda *what: tmp_path / "source")
+    path = tmp_path / "tiny.yaml"
+    path.write_text(path.read_text().replace("{kind: manual,", "{kind: hub, repo: org/tiny,"))
+    done = hierbench("data", "prepare", "tiny", *tiny)
+    assert done.status == 0, done.err
+    size = sum(file.stat().st_size for file in (tmp_path / "source").rglob("*.jpg"))
+    assert f"the download stays in {tmp_path / 'source'} ({size / 1000:.1f} kB): remove it when" in done.err
+
+
 def test_part_of_a_dataset_and_damage_are_said(hierbench, tmp_path, tiny):
     (tmp_path / "source" / "cat" / "0.jpg").unlink()
     done = hierbench("data", "prepare", "tiny", "--from", "source", "--out", "there", *tiny)
@@ -162,8 +174,11 @@ def test_part_of_a_dataset_and_damage_are_said(hierbench, tmp_path, tiny):
         (["prepare", "tiny", "--from", "source", "--out", "source"], "exists and holds no prepared dataset"),
         (["prepare", "tiny", "--from", "tiny.yaml"], "neither a folder nor an archive"),
         (["prepare", "tiny", "--from", "source", "--workers", "0"], "'--workers'"),
-        (["verify", "tiny"], "is not on this machine. Ask the authors."),
-        (["show", "tiny", "-o", "sheet.png"], "is not on this machine. Ask the authors."),
+        (["verify", "tiny"], "is not on this machine: `hierbench data show tiny` says how to get it"),
+        (
+            ["show", "tiny", "-o", "sheet.png"],
+            "is not on this machine: `hierbench data show tiny` says how to get it",
+        ),
         (["show", "tiny", "--data", "tiny=source", "-o", "source/cat/0.jpg/s.png"], "cannot be written"),
         (
             ["export", "tiny", "-o", "out", "--data", "tiny=source", "--format", "zip"],

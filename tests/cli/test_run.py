@@ -52,7 +52,7 @@ def test_a_run_prints_the_table_and_leaves_files(hierbench, engine, tmp_path):
     assert "ARGENT, Table 2" in done.out
     assert "41.2" in done.out
     assert "±1.2" in done.out
-    assert "Skipped: pep-v1: no data: give --data hierarcaps-clean=PATH" in done.out
+    assert "Skipped, as their data was not there: pep-v1" in done.out
     assert "here/table.md" in done.err
     assert "here/results" in done.err
     assert "| tiny | 41.2 ±1.2 |" in (tmp_path / "here/table.md").read_text()

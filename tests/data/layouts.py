@@ -210,6 +210,41 @@ def imagenet(folder: Path) -> Source:
     return Source("imagenet", folder, _files(folder / "val", ids, _above))
 
 
+IMAGENET_FLAT = {1: "n04008634", 2: "n01440764", 5: "n02085620"}  # number of the image -> its class
+
+
+def _imagenet_flat(root: Path) -> tuple[Sample, ...]:
+    ids = {f"ILSVRC2012_val_{number:08d}.JPEG": wnid for number, wnid in IMAGENET_FLAT.items()}
+    return _files(root, tuple(ids), ids.__getitem__)
+
+
+def imagenet_kit(folder: Path) -> Source:
+    """What `ILSVRC2012_img_val.tar` and `ILSVRC2012_devkit_t12.tar.gz` unpack to; inner nodes come last."""
+    from scipy.io import savemat
+
+    samples = _imagenet_flat(folder)
+    numbers = {"n02085620": 1, "n04008634": 2, "n01440764": 3, "n00001740": 1001}
+    synsets = np.empty((len(numbers), 1), [("ILSVRC2012_ID", object), ("WNID", object), ("words", object)])
+    for row, (wnid, number) in enumerate(numbers.items()):
+        synsets[row, 0] = (number, wnid, f"words of {wnid}")
+    root = folder / "ILSVRC2012_devkit_t12" / "data"
+    truth = [numbers[IMAGENET_FLAT.get(k, "n02085620")] for k in range(1, 7)]
+    put(root / "ILSVRC2012_validation_ground_truth.txt", lines(map(str, truth)))
+    savemat(root / "meta.mat", {"synsets": synsets})
+    return Source("imagenet", folder, samples)
+
+
+def imagenet_kaggle(folder: Path) -> Source:
+    """Kaggle's folder: the images deep below, the table of boxes at the top."""
+    samples = _imagenet_flat(folder / "ILSVRC" / "Data" / "CLS-LOC" / "val")
+    _files(folder / "ILSVRC" / "Data" / "CLS-LOC" / "train", ["n02085620/n02085620_1.JPEG"], _above, 50)
+    rows = [
+        f"{s.id.removesuffix('.JPEG')},{s.label} 85 1 499 272 {s.label} 2 3 4 5 " for s in reversed(samples)
+    ]
+    put(folder / "LOC_val_solution.csv", lines(["ImageId,PredictionString", *rows]))
+    return Source("imagenet", folder, samples)
+
+
 def food101(folder: Path) -> Source:
     """`food-101/`: the test list leaves out the extension; the confused pair of classes is there."""
     root = folder / "food-101"
@@ -723,6 +758,8 @@ def _with_all_classes(
 
 BUILDERS: dict[str, Callable[[Path], Source]] = {
     "imagenet": imagenet,
+    "imagenet-kit": imagenet_kit,
+    "imagenet-kaggle": imagenet_kaggle,
     "cifar10": cifar10,
     "cifar10-binary": cifar10_binary,
     "cifar100": _with_all_classes(cifar100, "cifar100"),

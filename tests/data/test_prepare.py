@@ -507,6 +507,59 @@ def test_a_file_that_is_not_the_published_one(source, web, manifest, known, reas
     assert hidden(cache_dir() / "datasets") == []
 
 
+def test_a_source_that_cannot_be_opened_is_followed_by_the_next(source, web, manifest, layouts, tmp_path):
+    other = layouts.put(tmp_path / "other" / "readme.txt", "not this").parent
+    web.files["other.zip"] = Path(shutil.make_archive(tmp_path / "other", "zip", other)).read_bytes()
+    web.files["page.zip"] = b"<html>Please log in</html>"
+    web.files["b.zip"] = Path(shutil.make_archive(source.parent / "b", "zip", source)).read_bytes()
+    urls = [f"{web.url}/{name}.zip" for name in ("page", "other", "b")]
+    more = "sources:\n" + "".join(
+        f"- {{kind: url, reader: imagefolder, files: [{{url: {u}}}]}}\n" for u in urls
+    )
+    manifest(more)
+    done = prepare.prepare("tiny")
+    assert done.info.source.places == (urls[2],)
+    assert done.info.complete
+    folder = cache_dir() / "downloads" / "tiny"
+    assert done.downloads == (folder / "b.zip",)
+    page, readme = done.notes
+    assert page.startswith(f"{folder / 'page.zip'} is damaged")
+    assert (
+        f"{folder / 'other.zip'} has no class folders" in readme
+    )  # not the hidden folder it was unpacked into
+    assert not (folder / "page.zip").exists()  # an error page must not be what the next run opens
+    del web.files["b.zip"], web.files["other.zip"]
+    (folder / "b.zip").unlink()
+    with pytest.raises(
+        DataError, match=r"page\.zip .*; .*other\.zip .*HTTP 404.*; .*b\.zip .*HTTP 404.*By hand"
+    ):
+        prepare.prepare("tiny", force=True)
+    assert prepare.prepare("tiny").info == done.info  # what was there before stays
+
+
+def test_datasets_share_an_archive(source, web, manifest):
+    web.files["b.zip"] = Path(shutil.make_archive(source.parent / "b", "zip", source)).read_bytes()
+    more = f"sources:\n- {{kind: url, reader: imagefolder, files: [{{url: {web.url}/b.zip}}]}}\n"
+    manifest(more)
+    manifest(more, "twin")
+    first = prepare.prepare("tiny")
+    assert prepare.prepare("twin").downloads == first.downloads
+    assert len(web.asked) == 1
+    first.downloads[0].write_bytes(b"damaged")
+    assert prepare.prepare("twin", force=True).info.complete
+    assert len(web.asked) == 2
+
+
+def test_what_is_wrong_in_an_archive_is_said_of_the_archive(source, tmp_path):
+    (source / "cat" / "extra").mkdir()
+    os.rename(source / "cat", source / "kangaroo")
+    archive = shutil.make_archive(tmp_path / "b", "zip", source)
+    with pytest.raises(DataError) as caught:
+        prepare.prepare("tiny", [Path(archive)], out=tmp_path / "out")
+    assert f"{archive} has folders that are none of its 3 classes: kangaroo" in one_line(caught)
+    assert ".preparing" not in str(caught.value)
+
+
 def test_what_no_program_can_fetch(manifest):
     manifest("sources:\n- {kind: manual, reader: imagefolder, how: Ask the authors.}\n")
     with pytest.raises(

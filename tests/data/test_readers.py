@@ -45,7 +45,7 @@ def one_line(caught):
 
 def test_what_is_not_there_says_how_to_get_it():
     with pytest.raises(
-        MissingDataError, match=r"coco is not on this machine\. Fetch .*val2017\.zip"
+        MissingDataError, match="coco is not on this machine: `hierbench data prepare coco` gets it"
     ) as caught:
         open_dataset("coco", Locations())
     assert one_line(caught).endswith("--data coco=PATH")
@@ -387,7 +387,9 @@ def test_cleaned_split_with_images_of_its_own(tmp_path):
 
 def test_cleaned_split_with_the_images_of_hierarcaps(tmp_path):
     folder = clean(tmp_path / "clean")
-    with pytest.raises(MissingDataError, match=r"no test_imgs or .* dataset hierarcaps, whose images serve"):
+    with pytest.raises(
+        MissingDataError, match=r"no test_imgs or .* serve instead: dataset hierarcaps is not"
+    ):
         opened("hierarcaps-clean", folder)
     whole = hierarcaps(tmp_path / "whole")
     where = Locations({"hierarcaps-clean": folder, "hierarcaps": whole})

@@ -27,12 +27,13 @@ from hierbench.data.readers import (
 )
 from hierbench.errors import DataError
 
-ZERO_SHOT = ["imagenet", "cifar10", "cifar10-binary", "cifar100", "cifar100-binary", "stl10", "food101", "cub2011",
-             "cars", "aircraft", "pets", "flowers102", "dtd", "caltech101", "eurosat", "resisc45", "sun397",
-             "sun397-tfds", "country211"]  # fmt: skip
+ZERO_SHOT = ["imagenet", "imagenet-kit", "imagenet-kaggle", "cifar10", "cifar10-binary", "cifar100", "cifar100-binary",
+             "stl10", "food101", "cub2011", "cars", "aircraft", "pets", "flowers102", "dtd", "caltech101", "eurosat",
+             "resisc45", "sun397", "sun397-tfds", "country211"]  # fmt: skip
 
 
 BIN, CUB, VOC = "cifar-10-batches-bin", "CUB_200_2011", "VOCdevkit/VOC2007"
+KIT, TRUTH = "ILSVRC2012_devkit_t12", "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt"
 INSTANCES, PETS = "annotations/instances_val2017.json", "annotations/test.txt"
 
 
@@ -151,6 +152,13 @@ def test_permuting_the_label_order_of_a_source_changes_nothing(layouts, tmp_path
 def _new(folder):
     folder.mkdir()
     return folder
+
+
+def test_imagenet_in_class_folders_is_read_so_whatever_else_lies_there(source, layouts, tmp_path):
+    layouts.imagenet_kit(tmp_path / "imagenet")
+    made = source("imagenet")
+    assert opened(made).images.folder == made.folder / "val"
+    assert labels(opened(made)) == made.labels
 
 
 def test_labels_permuted_alone_are_found_by_the_counts(source, layouts):
@@ -325,6 +333,13 @@ def cut(path, size=100):
         ("sun397", lambda f: (f / "Partitions/Testing_01.txt").write_text("/a/abby/sun_x.jpg\n"), "a class 'a/abby'"),
         ("sun397", lambda f: (f / "SUN397/a/abbey/sun_aalltzgxbismofdm.jpg").unlink(), "1 of 5 images are missing"),
         ("country211", lambda f: (f / "country211/test/QQ").mkdir(), "none of its 211 classes: QQ"),
+        ("imagenet-kit", lambda f: shutil.rmtree(f / KIT), "says which classes its images show: put ILSVRC2012_devkit"),
+        ("imagenet-kit", lambda f: (f / KIT / "data/meta.mat").unlink(), r"has no data/meta\.mat"),
+        ("imagenet-kit", lambda f: cut(f / KIT / "data/meta.mat"), "is damaged"),
+        ("imagenet-kit", lambda f: (f / TRUTH).write_text("1\n3\n"), "has no label for ILSVRC2012_val_00000005.JPEG"),
+        ("imagenet-kit", lambda f: (f / TRUTH).write_text("1\n4\n"), "line 2: '4' is no class of .*meta.mat"),
+        ("imagenet-kit", lambda f: (f / TRUTH).write_text("1001\n3\n1\n1\n1\n"), "a class 'n00001740' that is none"),
+        ("imagenet-kaggle", lambda f: (f / "LOC_val_solution.csv").write_text("ImageId\nx,\n"), "line 2: no image and"),
     ],
 )  # fmt: skip
 def test_damaged_sources(source, name, spoil, reason):

@@ -96,11 +96,16 @@ def test_a_task_that_failed_for_every_model_keeps_its_columns():
 
 
 def test_a_task_that_was_skipped_for_every_model_is_named_below():
-    table = tables.build(
-        [record(), record(task="pep-v1", skipped="no data"), record(task="hierarcaps", skipped="no data")]
-    )
+    unfit = {"skipped": "no cones", "provenance": {"inapplicable": True}}
+    table = tables.build([
+        record(), record(task="pep-v1", skipped="get a"), record(task="hierarcaps", skipped="get b"),
+        record(task="pep-uncleaned", **unfit), record(task="pep-v2", **unfit),
+    ])  # fmt: skip
     assert keys(table) == ["zero-shot/imagenet:top1"]
-    assert "Skipped: pep-v1, hierarcaps: no data" in table.remarks
+    assert table.remarks[-2:] == (
+        "Skipped: pep-uncleaned, pep-v2: no cones",
+        "Skipped, as their data was not there: pep-v1, hierarcaps",
+    )
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,14 @@ def test_the_card_tells_how_to_make_it_again(family):
     assert resolve(card["config"]) == resolve(f"miniature/{family}")  # the packaged config is still that one
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_it_has_learned_kinds_and_captions(family):
+    figures = card_of(family)["figures"]
+    assert figures["zero-shot/miniature-things mean_per_class"] >= 60
+    for direction in ("t2i", "i2t"):
+        assert figures[f"retrieval/miniature {direction}_r1"] >= (60 if family == "clip" else 35)
+
+
 def test_all_were_trained_alike():
     trained = [card_of(family)["config"] for family in FAMILIES]
     assert all(config["train"] == trained[0]["train"] for config in trained)

@@ -377,7 +377,7 @@ def test_cuda_where_there_is_none(tmp_path):
     [
         ("train.stepz=3", "config train.stepz: unknown key"),
         ("data.boxes=-1", "config data.boxes"),
-        ("train.warmup_steps=2000", "warmup_steps=2000 must be below train.steps=900"),
+        ("train.warmup_steps=2000", "warmup_steps=2000 must be below train.steps=1800"),
         ("data.kind=pairs", "needs data.shards"),
         ("data.crop_scale=[0.9, 0.2]", "crop_scale must be"),
         ("train.steps", "not of the form key=value"),

@@ -13,7 +13,7 @@ from types import ModuleType
 
 from hierbench.data import prepared
 from hierbench.data.datasets import CaptionChains, Classification, MultiLabel, Retrieval
-from hierbench.data.locate import Locations, how_to_get
+from hierbench.data.locate import Locations, missing
 from hierbench.data.manifests import Manifest, load_manifest
 from hierbench.data.readers import (
     aircraft,
@@ -31,6 +31,7 @@ from hierbench.data.readers import (
     hf_parquet,
     hierarcaps,
     imagefolder,
+    imagenet,
     karpathy,
     labelled_folder,
     pets,
@@ -53,7 +54,8 @@ READERS: dict[str, ModuleType] = {
     module.NAME: module
     for module in (
         aircraft, caltech101, cars, cifar, coco_captions, coco_objects, country211, cub2011, dtd, eurosat,
-        flowers102, food101, hierarcaps, karpathy, labelled_folder, pets, resisc45, stl10, sun397, voc2007, *GENERIC,
+        flowers102, food101, hierarcaps, imagenet, karpathy, labelled_folder, pets, resisc45, stl10, sun397,
+        voc2007, *GENERIC,
     )
 }  # fmt: skip
 """Readers of the official and of the generic layouts by name."""
@@ -76,7 +78,7 @@ def open_dataset(
         return datasets.open_dataset(manifest, protocol, prompts)
     folder = locations.find(name)
     if folder is None:
-        raise MissingDataError(f"dataset {name} is not on this machine. {how_to_get(manifest)}")
+        raise MissingDataError(missing(manifest))
     if not folder.is_dir():
         what = "is not a folder" if folder.exists() else "does not exist"
         raise DataError(f"dataset {name}: {folder} {what}: give --data {name}=PATH of its folder")

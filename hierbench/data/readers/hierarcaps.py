@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from hierbench.data.datasets import CaptionChains
-from hierbench.data.locate import Locations, how_to_get
+from hierbench.data.locate import Locations, missing
 from hierbench.data.manifests import Manifest, load_manifest
 from hierbench.data.readers._files import (
     captions_file,
@@ -93,8 +93,8 @@ def _pictures(manifest: Manifest, folder: Path, locations: Locations) -> Path:
     lent = locations.find(lender.name)
     if lent is None:
         raise MissingDataError(
-            f"dataset {manifest.name}: {folder} has no {folders} and the dataset {lender.name}, whose images "
-            f"serve, is not on this machine. {how_to_get(lender)}"
+            f"dataset {manifest.name}: {folder} has no {folders}; the images of another dataset serve instead: "
+            f"{missing(lender)}"
         )
     return image_folder(lender, lent)
 

@@ -189,7 +189,9 @@ def train(
     start, restored = _look_into(config, out, resume, processes)
     trainer = Trainer(config, where, processes)
     if trainer.model.needs_parts and not config.data.boxes:
-        raise UsageError("data.boxes=0, but the objective compares parts with wholes: set data.boxes=1 or more")
+        raise UsageError(
+            "data.boxes=0, but the objective compares parts with wholes: set data.boxes=1 or more"
+        )
     consumed: dict[int, int] = {}
     tally: Counter = Counter()
     if restored:
