@@ -324,7 +324,7 @@ def test_what_stays_wrong_is_one_line(fake):
     fake.trouble = lambda key, time: "lacking"
     with pytest.raises(ServerError, match="the answer holds no embedding"):
         played.embedder.embed_texts(TEXTS)
-    with pytest.raises(ServerError, match=r"does not hold 2[34] scores"):
+    with pytest.raises(ServerError, match=r"does not hold \d+ scores"):
         played.reranker.relevance(PAIRS)
 
 
