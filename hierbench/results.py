@@ -74,6 +74,11 @@ class Record:
         """ "measured", "failed" or "skipped"."""
         return "measured" if self.metrics is not None else "failed" if self.error is not None else "skipped"
 
+    @property
+    def lacks_data(self) -> bool:
+        """Whether the task was skipped because its dataset was not there, not because it says nothing of the model."""
+        return self.skipped is not None and not self.provenance.get("inapplicable")
+
     def to_json(self) -> str:
         """The record as strict JSON: figures that are not finite become null."""
         content = {f.name: getattr(self, f.name) for f in fields(self)}

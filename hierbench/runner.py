@@ -344,7 +344,7 @@ def _encoding(card: ModelCard) -> dict[str, str]:
 def _said(record: Record, kept: bool) -> str:
     """One line for the log."""
     what = f"{record.model}: {record.task}"
-    if record.skipped and not record.provenance.get("inapplicable"):
+    if record.lacks_data:
         return f"{what} skipped, its data is not here"  # how to get it is listed once, at the end
     if record.metrics is None:
         return f"{what} {record.status}: {record.error or record.skipped}"

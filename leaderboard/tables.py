@@ -427,9 +427,9 @@ def _remarks(columns: Sequence[Column], records: Sequence[Record]) -> tuple[str,
         f"{tasks}: {note}." for tasks, note in _by_text(_notes([r for r in measured if r.task in shown]))
     ]
     skipped = [record for record in records if record.skipped and record.task not in shown]
-    unfit = [(record.task, record.skipped) for record in skipped if record.provenance.get("inapplicable")]
+    unfit = [(record.task, record.skipped) for record in skipped if not record.lacks_data]
     remarks += [f"Skipped: {tasks}: {reason}" for tasks, reason in _by_text(unfit)]
-    without = dict.fromkeys(record.task for record in skipped if not record.provenance.get("inapplicable"))
+    without = dict.fromkeys(record.task for record in skipped if record.lacks_data)
     return (*remarks, *([f"Skipped, as their data was not there: {', '.join(without)}"] if without else []))
 
 

@@ -151,6 +151,13 @@ def size(count: int | None) -> str:
     return f"{number:.0f} {units[0]}" if units[0] == "B" else f"{number:.1f} {units[0]}"
 
 
+def folder_size(folder: Path) -> int:
+    """Bytes of the files in a folder and below; links are not followed."""
+    return sum(
+        os.lstat(os.path.join(parent, name)).st_size for parent, _, names in os.walk(folder) for name in names
+    )
+
+
 def register(adapters: Iterable[Path] | None = None, manifests: Iterable[Path] | None = None) -> None:
     """Make a user's own adapter and manifest files known to this process."""
     from hierbench import registry
@@ -209,12 +216,11 @@ def missing_data(records: Iterable[Any]) -> list[dict[str, Any]]:
     from hierbench.data.manifests import load_manifest
 
     def command(name: str) -> str:
-        by_hand = all(source.kind == "manual" for source in load_manifest(name).sources)
-        return f"hierbench data prepare {name}" + (" --from PATH" if by_hand else "")
+        return f"hierbench data prepare {name}" + (" --from PATH" if load_manifest(name).by_hand else "")
 
     tasks: dict[str, dict[str, None]] = {}
     for record in records:
-        if record.skipped and not record.provenance.get("inapplicable"):
+        if record.lacks_data:
             tasks.setdefault(record.dataset, {})[record.task] = None
     return [
         {"dataset": name, "tasks": list(waiting), "command": command(name)} for name, waiting in tasks.items()

@@ -10,6 +10,7 @@ import typer
 from hierbench.cli._shared import (
     Interrupted,
     Json,
+    folder_size,
     locations,
     print_json,
     print_listing,
@@ -55,7 +56,6 @@ def prepare(
 
     Run it again to go on after an interruption.
     """
-    from hierbench.cli.doctor import folder_size
     from hierbench.data import prepare as preparing
     from hierbench.encoding import cores
 

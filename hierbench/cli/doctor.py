@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from hierbench import __version__
-from hierbench.cli._shared import Json, locations, print_json, print_listing, print_text, size
+from hierbench.cli._shared import Json, folder_size, locations, print_json, print_listing, print_text, size
 
 PACKAGES = [  # what moves figures or is needed by a command
     "torch", "torchvision", "timm", "open_clip_torch", "transformers", "safetensors", "huggingface_hub", "numpy",
@@ -102,17 +102,10 @@ def _datasets(where) -> list[dict[str, Any]]:
                 "path": path,
                 "by": status.found_by,
                 "obtain": status.obtain,
-                "downloads": any(source.kind != "manual" for source in manifest.sources),
+                "downloads": not manifest.by_hand,
             }
         )
     return rows
-
-
-def folder_size(folder: Path) -> int:
-    """Bytes of the files in a folder and below; links are not followed."""
-    return sum(
-        os.lstat(os.path.join(parent, name)).st_size for parent, _, names in os.walk(folder) for name in names
-    )
 
 
 def _wordnet() -> dict[str, Any]:

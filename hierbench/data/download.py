@@ -190,9 +190,8 @@ def _append(url: str, part: Path, expected: Expected) -> None:
         elif mark not in (None, headers.get("If-Range")) or not _begins_at(
             response.headers.get("Content-Range"), have
         ):
-            _discard(
-                part
-            )  # the rest of another file, or another part of it: some servers do not look at If-Range
+            # The rest of another file, or another part of it: some servers do not look at If-Range.
+            _discard(part)
             raise ConnectionResetError("the file changed meanwhile")
         length = response.headers.get("Content-Length")
         total = have + int(length) if length else None

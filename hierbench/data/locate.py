@@ -90,10 +90,9 @@ def _state(path: Path | None) -> tuple[str, str]:
 def missing(manifest: Manifest) -> str:
     """One short line for a dataset that is not here: the command that gets it, or that says what to get."""
     name = manifest.name
-    by_hand = all(source.kind == "manual" for source in manifest.sources)
     command = (
         f"`hierbench data show {name}` says how to get it"
-        if by_hand
+        if manifest.by_hand
         else f"`hierbench data prepare {name}` gets it"
     )
     return f"dataset {name} is not on this machine: {command}, or give --data {name}=PATH"

@@ -140,6 +140,11 @@ class Manifest(_Strict):
         """The dataset's own ids in label order; empty without classes."""
         return tuple(self.classes)
 
+    @property
+    def by_hand(self) -> bool:
+        """Whether no program can fetch it: a person has to bring it."""
+        return all(source.kind == "manual" for source in self.sources)
+
     def class_names(self, protocol: str = "released") -> tuple[str, ...]:
         """Names in label order, as the released evaluators have them or with what `corrected` mends."""
         _one_of("protocol", protocol, PROTOCOLS)

@@ -107,7 +107,7 @@ class ServedVerifier:
 
         `tally` keeps count of answers that are neither.
         """
-        calls = [("/chat/completions", self._body(question), _first_token) for question in questions]
+        calls = [(PATHS["verifier"], self._body(question), _first_token) for question in questions]
         yes, no = np.array(self.server.ask(calls), np.float64).reshape(-1, 2).T
         share = (yes + no).clip(max=1)
         self.tally.count(share, [question.text for question in questions])
@@ -141,7 +141,7 @@ class ServedEmbedder:
         return self._embed([{"type": "text", "text": prompts.plain(text)} for text in texts])
 
     def _embed(self, parts: Sequence[dict[str, Any]]) -> np.ndarray:
-        found = self.server.ask([("/embeddings", self._body(part), _embedding) for part in parts])
+        found = self.server.ask([(PATHS["embedder"], self._body(part), _embedding) for part in parts])
         widths = sorted({len(row) for row in found})
         if len(widths) > 1:
             raise ServerError(
@@ -178,7 +178,7 @@ class ServedReranker:
             for start in range(0, len(of), CAPTIONS)
         ]
         calls = [
-            ("/score", self._body(image, [pairs[row].caption for row in of]), _Scores(len(of)))
+            (PATHS["reranker"], self._body(image, [pairs[row].caption for row in of]), _Scores(len(of)))
             for image, of in parts
         ]
         found = np.zeros(len(pairs))
@@ -370,9 +370,8 @@ class Server:
                 except BaseException as error:
                     done.put((place, None, error))
 
-        for _ in range(
-            min(self.concurrency, len(calls))
-        ):  # daemons: an answer that hangs keeps nobody from leaving
+        for _ in range(min(self.concurrency, len(calls))):
+            # Daemons: an answer that hangs keeps nobody from leaving.
             threading.Thread(target=work, daemon=True).start()
         try:
             for _ in calls:
