@@ -26,13 +26,13 @@ from torch.utils.data import DataLoader
 from torchvision import transforms
 from torchvision.datasets import ImageFolder
 
+from hierbench.acquire.prepare import prepare
 from hierbench.contracts import Fit, ModelCard
 from hierbench.data.images import to_square
 from hierbench.data.locate import Locations
 from hierbench.data.manifests import register_manifest
-from hierbench.data.prepare import prepare
 from hierbench.data.readers import open_dataset
-from hierbench.encoding import Job, _pixels
+from hierbench.engine.encoding import Job, _pixels
 from hierbench.geometry import Sphere
 
 CLASSES = 10

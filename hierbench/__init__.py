@@ -15,12 +15,13 @@ if (_root / "pyproject.toml").is_file() and (_root / "tasks" / "__init__.py").is
     __path__.append(str(_root))
 
 _API = {
-    "list_models": "hierbench.registry",
+    "list_models": "hierbench.models.catalog",
     "list_tasks": "hierbench.registry",
     "list_datasets": "hierbench.registry",
-    "load_model": "hierbench.registry",
+    "load_model": "hierbench.models.reference",
     "load_manifest": "hierbench.data.manifests",
-    "run": "hierbench.runner",
+    "run": "hierbench.engine.runner",
+    "check_adapter": "hierbench.models.conformance",
     "HierbenchError": "hierbench.errors",
 }
 _MODULES = ("geometry", "metrics", "taxonomy", "reference", "contracts", "miniature")

@@ -23,7 +23,7 @@ from hierbench.metrics.classification import accuracy_statistic
 from hierbench.metrics.entailment import auc_ap_statistic
 from hierbench.metrics.multilabel import map_statistic
 from hierbench.metrics.ranking import recall_statistic
-from hierbench.registry import lookup
+from hierbench.names import lookup
 
 if TYPE_CHECKING:
     import pandas as pd

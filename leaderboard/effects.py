@@ -40,7 +40,7 @@ def measure(adapter: ModelAdapter, **options: Any) -> tuple[list[Effect], list[R
     `options` are those of `hierbench.run`, without models, tasks and protocol. Embeddings of images are computed once.
     A task whose data is absent has a note in place of figures. Raises as `hierbench.run`.
     """
-    from hierbench import runner  # takes seconds to import
+    from hierbench.engine import runner  # takes seconds to import
 
     concerned = [erratum for erratum in errata() if erratum.mended and _has(adapter, erratum)]
     tasks = [task for erratum in concerned for task in erratum.tasks]

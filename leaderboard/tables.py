@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierbench.contracts import Estimate
 from hierbench.errors import OutputError, UnknownNameError
-from hierbench.registry import lookup
+from hierbench.names import lookup
 from hierbench.results import protocol_name, protocol_parts
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from PIL import Image
 from torch import Tensor
 
 from hierbench.contracts import Fit, Geometry, ModelCard
-from hierbench.data.fetch import sha256
 from hierbench.data.images import to_square
 from hierbench.errors import CheckpointError, EncodingError, GeometryError, UsageError
 from hierbench.geometry import Lorentz, Sphere
 from hierbench.model_adapters._foreign import DTYPES, arithmetic
+from hierbench.models.checkpoints import sha256
 from hierbench.reference.checkpoint import load_dual_encoder
 from hierbench.reference.dual_encoder import TEMPERATURES, DualEncoder, Layout
 from hierbench.reference.encoders import pack_step

@@ -16,11 +16,11 @@ from PIL import Image
 from torch import Tensor
 
 from hierbench.contracts import Fit, Geometry, ModelCard
-from hierbench.data import fetch
 from hierbench.data.images import to_square
 from hierbench.errors import CheckpointError, UsageError, one_line
 from hierbench.geometry import Sphere
 from hierbench.model_adapters._foreign import arithmetic, quietly, ready
+from hierbench.models import checkpoints
 
 TEXT_BATCH = 256
 HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
@@ -110,7 +110,7 @@ def _folder(checkpoint: str) -> tuple[Path, str]:
     if path.is_dir():
         folder, title = path, path.resolve().name
     elif hub and not path.exists():
-        folder, title = fetch.hub_snapshot(hub[1], hub[2]), hub[1].partition("/")[2]
+        folder, title = checkpoints.hub_snapshot(hub[1], hub[2]), hub[1].partition("/")[2]
     else:
         raise CheckpointError(f"{checkpoint} is neither a folder nor a hub name: blip reads, say, {EXAMPLE}")
     try:
@@ -174,5 +174,5 @@ def _sha256(folder: Path) -> str:
     if not weights:
         raise CheckpointError(f"{folder} has no weights: expected {' or '.join(WEIGHTS)}")
     parts = sorted(file for pattern in PARTS for file in folder.glob(pattern))
-    listing = "\n".join(f"{fetch.sha256(file)}  {file.name}" for file in [*weights, *parts])
+    listing = "\n".join(f"{checkpoints.sha256(file)}  {file.name}" for file in [*weights, *parts])
     return hashlib.sha256(listing.encode()).hexdigest()

@@ -19,11 +19,11 @@ from PIL import Image
 from torch import Tensor
 
 from hierbench.contracts import Fit, Geometry, ModelCard
-from hierbench.data import fetch
 from hierbench.data.images import to_square
 from hierbench.errors import CheckpointError, UsageError, one_line
 from hierbench.geometry import Sphere
 from hierbench.model_adapters._foreign import arithmetic, quietly, ready
+from hierbench.models import checkpoints
 
 TEXT_BATCH = 256
 HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
@@ -160,7 +160,7 @@ def _folder(checkpoint: str) -> Path:
     name = HUB_NAME.fullmatch(checkpoint)
     if not name:
         raise CheckpointError(f"no folder {path}, and no hub name of the form ORG/REPO either")
-    return fetch.hub_snapshot(name[1], name[2])
+    return checkpoints.hub_snapshot(name[1], name[2])
 
 
 def _name(checkpoint: str) -> str:
@@ -266,5 +266,5 @@ def _folder_sha256(folder: Path) -> str:
     if not weights:
         raise CheckpointError(f"{folder} has no weights: expected {' or '.join(WEIGHTS)}")
     files = [*weights, *(folder / name for name in SETTINGS if (folder / name).is_file())]
-    listing = "\n".join(f"{fetch.sha256(file)}  {file.name}" for file in files)
+    listing = "\n".join(f"{checkpoints.sha256(file)}  {file.name}" for file in files)
     return hashlib.sha256(listing.encode()).hexdigest()

@@ -13,11 +13,11 @@ from PIL import Image
 from torch import Tensor, nn
 
 from hierbench.contracts import Fit, Geometry, ModelCard
-from hierbench.data import fetch
 from hierbench.errors import CheckpointError, UsageError, one_line
 from hierbench.geometry import Sphere
 from hierbench.model_adapters._foreign import arithmetic, quietly, ready, state_sha256
-from hierbench.registry import lookup
+from hierbench.models import checkpoints
+from hierbench.names import lookup
 
 TEXT_BATCH = 256
 RANDOM_SEED = 0  # of MODEL/random
@@ -136,7 +136,7 @@ def _from_tag(reference: str) -> _Found:
     file = Path(_attempt(reference, lambda: open_clip.download_pretrained(config)))
     model = _create(reference, architecture, pretrained=tag, force_quick_gelu=quick)
     source = config.get("hf_hub") or config.get("url") or str(file)
-    return _Found(model, architecture, f"{architecture}-{tag}", source, fetch.sha256(file), quick)
+    return _Found(model, architecture, f"{architecture}-{tag}", source, checkpoints.sha256(file), quick)
 
 
 def _from_file(architecture: str, file: str) -> _Found:
@@ -145,7 +145,7 @@ def _from_file(architecture: str, file: str) -> _Found:
         raise CheckpointError(f"no file {path}: give the weights of {architecture} as {architecture}@FILE")
     model = _create(str(path), architecture, pretrained=str(path))
     quick = bool(open_clip.get_model_config(architecture).get("quick_gelu"))
-    return _Found(model, architecture, path.stem, str(path), fetch.sha256(path), quick)
+    return _Found(model, architecture, path.stem, str(path), checkpoints.sha256(path), quick)
 
 
 def _from_repository(reference: str) -> _Found:

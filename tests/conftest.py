@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,17 @@ def pytest_collection_modifyitems(items):
 def own_cache(tmp_path_factory, monkeypatch):
     """No test reads or writes the user's cache."""
     monkeypatch.setenv("HIERBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="session")
+def layouts():
+    """The module data/layouts.py, small sources in the datasets' true layouts: `layouts.build("cub2011", folder)`, …"""
+    name = "data_layouts"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, ROOT / "tests" / "data" / "layouts.py")
+        sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look themselves up
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
 
 
 @pytest.fixture(scope="session")

@@ -80,7 +80,7 @@ def offences(of, forbidden=(), allowed=None):
 
 def test_the_walk_sees_imports():
     assert "hierbench.errors.UsageError" in IMPORTS["hierbench.registry"]
-    assert "hierbench.data.fetch" in IMPORTS["hierbench.registry"]  # within a function
+    assert "hierbench.data.readers.open_dataset" in IMPORTS["hierbench.acquire.verify"]  # within a function
     assert "torch.Tensor" not in IMPORTS["hierbench.contracts"]  # for type checking only
 
 
@@ -120,8 +120,32 @@ def test_geometry_and_metrics_are_pure_maths(package):
 
 
 def test_the_reference_models_know_no_evaluation():
-    allowed = ["reference", "geometry", "contracts", "errors", "data", "miniature", "files", "progress"]
+    allowed = [
+        "reference",
+        "geometry",
+        "contracts",
+        "errors",
+        "data",
+        "miniature",
+        "files",
+        "progress",
+        "pool",
+    ]
     assert offences(["hierbench.reference"], allowed=[f"hierbench.{name}" for name in allowed]) == []
+
+
+@pytest.mark.parametrize(
+    ("floor", "above"),
+    [
+        ("data", ["acquire", "models", "engine", "registry", "results", "cleaning", "analysis", "reference"]),
+        ("acquire", ["models", "engine", "registry", "results", "cleaning", "analysis", "reference"]),
+        ("models", ["engine", "registry", "results", "cleaning", "analysis"]),
+        ("engine", ["cleaning", "analysis"]),
+    ],
+)
+def test_each_floor_knows_only_those_below(floor, above):
+    """data < acquire < models < engine < analysis and cleaning."""
+    assert offences([f"hierbench.{floor}"], forbidden=[f"hierbench.{name}" for name in above]) == []
 
 
 def test_everything_public_has_a_docstring():

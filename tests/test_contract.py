@@ -10,19 +10,21 @@ import re
 import pytest
 
 from hierbench import registry
-from hierbench.conformance import check_adapter
 from hierbench.contracts import Fit, Task
 from hierbench.data.datasets import CaptionChains, Classification, MultiLabel, Retrieval
 from hierbench.data.locate import Locations
 from hierbench.data.manifests import all_manifests
 from hierbench.data.readers import open_dataset
-from hierbench.encoding import embed
+from hierbench.engine.encoding import embed
 from hierbench.geometry import Lorentz, Sphere
 from hierbench.leaderboard.tables import layouts
-from hierbench.registry import load_model
+from hierbench.models.catalog import catalog
+from hierbench.models.conformance import check_adapter
+from hierbench.models.families import families, family_loader
+from hierbench.models.reference import load_model
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)?")
-FAMILIES, CATALOG, TASKS = registry.families(), registry.catalog(), registry.task_factories()
+FAMILIES, CATALOG, TASKS = families(), catalog(), registry.task_factories()
 SUITES, MANIFESTS, LAYOUTS = registry.suites(), all_manifests(), layouts()
 
 
@@ -39,7 +41,7 @@ def test_family(name):
     summary = FAMILIES[name].summary
     assert len(summary) <= 110
     assert summary.endswith(".")
-    parameters = inspect.signature(registry.family_loader(name)).parameters
+    parameters = inspect.signature(family_loader(name)).parameters
     assert list(parameters)[:4] == ["checkpoint", "name", "device", "dtype"]
     assert [parameters[key].default for key in ("name", "device", "dtype")] == [None, "cpu", "float32"]
     for key in list(parameters)[1:]:  # a family may have options of its own, if they can be left out

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hierbench.contracts import EmbeddingRequests, Fit, Geometry, ModelAdapter
 from hierbench.data.datasets import CaptionChains, Classification, ImageFiles, Retrieval
-from hierbench.encoding import embed
+from hierbench.engine.encoding import embed
 from hierbench.errors import DataError
 
 ROOT = ""  # the caption that stands for the root where a geometry has no origin of its own
@@ -46,7 +46,7 @@ class Embedded:
 
 
 def gather(adapter: ModelAdapter, dataset: Any, fit: Fit, **options: Any) -> Embedded:
-    """Embed a dataset's captions and images. `options` as `hierbench.encoding.embed` takes them.
+    """Embed a dataset's captions and images. `options` as `hierbench.engine.encoding.embed` takes them.
 
     Caption chains give one group a level, "level 1" the most general; the other datasets one of captions or of
     prompts. The last group holds the images. Raises what embedding raises.

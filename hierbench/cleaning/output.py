@@ -20,11 +20,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from hierbench import provenance
 from hierbench.cleaning import audit, questions, select
 from hierbench.cleaning.pipeline import Outcome
 from hierbench.cleaning.sources import IMAGES, LEVELS, check_apart, image_name
 from hierbench.cleaning.stages import STAGES
+from hierbench.engine import provenance
 from hierbench.errors import OutputError
 from hierbench.files import replacing
 from hierbench.progress import Progress, Quiet

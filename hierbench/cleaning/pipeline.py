@@ -242,7 +242,7 @@ class Team(Alone):
     def __init__(self):
         import torch.distributed as dist
 
-        from hierbench.distributed import PATIENCE
+        from hierbench.engine.distributed import PATIENCE
 
         if not dist.is_initialized():
             dist.init_process_group("gloo", timeout=PATIENCE)
@@ -251,7 +251,7 @@ class Team(Alone):
         """Wait for the others. Raises LostRankError where one has ended."""
         import torch.distributed as dist
 
-        from hierbench.distributed import LostRankError, rank
+        from hierbench.engine.distributed import LostRankError, rank
 
         try:
             dist.barrier()

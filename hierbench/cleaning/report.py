@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from hierbench import encoding, registry
+from hierbench import registry
 from hierbench.cleaning.output import read_manifest
 from hierbench.cleaning.sources import reopen
 from hierbench.contracts import Fit, ModelAdapter
 from hierbench.data.datasets import CaptionChains
 from hierbench.data.locate import Locations
 from hierbench.data.readers import open_dataset
+from hierbench.engine import encoding
+from hierbench.engine.store import EmbeddingStore, MemoryStore
 from hierbench.progress import Progress
-from hierbench.store import EmbeddingStore, MemoryStore
 
 METRICS = ("auc", "ap")
 CLEAN = "hierarcaps-clean"

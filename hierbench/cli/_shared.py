@@ -160,11 +160,11 @@ def folder_size(folder: Path) -> int:
 
 def register(adapters: Iterable[Path] | None = None, manifests: Iterable[Path] | None = None) -> None:
     """Make a user's own adapter and manifest files known to this process."""
-    from hierbench import registry
     from hierbench.data import manifests as known
+    from hierbench.models.families import add_adapter_file
 
     for path in adapters or ():
-        registry.add_adapter_file(path)
+        add_adapter_file(path)
     for path in manifests or ():
         known.register_manifest(path)
 

@@ -193,10 +193,10 @@ def _under(model: str, dataset: str, opened: Any, device: str, offline: bool):
     """A dataset's embeddings under a model."""
     from hierbench.analysis.groups import gather
     from hierbench.data.manifests import load_manifest
+    from hierbench.engine.setup import resolve_device
+    from hierbench.engine.store import EmbeddingStore
+    from hierbench.models.reference import load_model
     from hierbench.progress import choose
-    from hierbench.registry import load_model
-    from hierbench.run_setup import resolve_device
-    from hierbench.store import EmbeddingStore
 
     device = resolve_device(device)
     adapter = load_model(model, device=device, offline=offline)

@@ -17,7 +17,7 @@ def stats(as_json: Json = False) -> None:
     """What the embedding store holds, the last used first."""
     import time
 
-    from hierbench.store import EmbeddingStore
+    from hierbench.engine.store import EmbeddingStore
 
     store = EmbeddingStore()
     sections = store.stats()
@@ -56,7 +56,7 @@ def prune(
     as_json: Json = False,
 ) -> None:
     """Delete stored embeddings; without options only damaged files and leftovers of killed runs."""
-    from hierbench.store import EmbeddingStore
+    from hierbench.engine.store import EmbeddingStore
 
     pruned = EmbeddingStore().prune(
         older_than=None if days is None else days * 86400,
@@ -74,6 +74,6 @@ def export(
     model: Annotated[str | None, typer.Option(help="Only this model's; all by default.")] = None,
 ) -> None:
     """Write stored embeddings (tangent features) to a file."""
-    from hierbench.store import EmbeddingStore
+    from hierbench.engine.store import EmbeddingStore
 
     print(f"{EmbeddingStore().export(file, model):,} rows written to {file}")

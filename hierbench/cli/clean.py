@@ -174,10 +174,11 @@ def report(
     """PEP of models before and after the cleaning, with intervals; writes DIR/pep.csv."""
     from hierbench.cleaning import report as reports
     from hierbench.cleaning.output import PEP, read_manifest
+    from hierbench.engine.setup import resolve_device
     from hierbench.files import replacing
+    from hierbench.models.catalog import list_models
+    from hierbench.models.reference import load_model
     from hierbench.progress import choose
-    from hierbench.registry import list_models, load_model
-    from hierbench.run_setup import resolve_device
 
     register(adapter)
     folder = folder.expanduser()
@@ -220,8 +221,8 @@ def _clean(
     max_ambiguity, ambiguity_level: int, keep, negatives: int, max_negative: float, top_captions: int,
     top_images: int, shard, chunk: int | None, dry_run: bool, probe: int, as_json: bool,
 ) -> None:  # fmt: skip
-    from hierbench import distributed
     from hierbench.cleaning import output, pipeline
+    from hierbench.engine import distributed
     from hierbench.progress import Quiet, choose
 
     register(adapter)
@@ -317,8 +318,8 @@ def _cast(
         return oracle.cast(noisy_chains(about["count"], about["share"], about["seed"]))
     if backend is Backend.adapter:
         from hierbench.cleaning.adapter_roles import AdapterRole
-        from hierbench.registry import load_model
-        from hierbench.run_setup import resolve_device
+        from hierbench.engine.setup import resolve_device
+        from hierbench.models.reference import load_model
 
         given = [name for name in names.values() if name]
         if not given:
@@ -337,7 +338,7 @@ def _cast(
     }
     options = {"concurrency": concurrency, "timeout": timeout, "retries": retries, **_urls(base_url)}
     if backend is Backend.transformers:
-        from hierbench.run_setup import resolve_device
+        from hierbench.engine.setup import resolve_device
 
         options = {"device": resolve_device(device), "dtype": dtype, "batch_size": batch_size}
     try:

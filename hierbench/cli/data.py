@@ -56,8 +56,8 @@ def prepare(
 
     Run it again to go on after an interruption.
     """
-    from hierbench.data import prepare as preparing
-    from hierbench.encoding import cores
+    from hierbench.acquire import prepare as preparing
+    from hierbench.engine.encoding import cores
 
     register(manifests=manifest)
     try:
@@ -102,8 +102,8 @@ def verify(
     """Read a dataset whole: count, hash, and say what is not as it was prepared."""
     import dataclasses
 
-    from hierbench.data import verify as checking
-    from hierbench.encoding import cores
+    from hierbench.acquire import verify as checking
+    from hierbench.engine.encoding import cores
 
     register(manifests=manifest)
     found = checking.verify(name, locations(data, data_dir), pixels=pixels, workers=workers or cores())
@@ -181,7 +181,7 @@ def export(
     manifest: Manifests = None,
 ) -> None:
     """Write a dataset in a layout that other programs read, images as published."""
-    from hierbench.data.export import export as write
+    from hierbench.acquire.export import export as write
     from hierbench.data.readers import open_dataset
 
     register(manifests=manifest)
@@ -257,7 +257,7 @@ def grit_prepare(
     """
     import os
 
-    from hierbench.data.grit import SUMMARY, Settings, prepare
+    from hierbench.reference.training.grit import SUMMARY, Settings, prepare
     from hierbench.reference.training.shards import find_shards
 
     tars = [file for pattern in raw for file in find_shards(pattern)]

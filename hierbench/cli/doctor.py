@@ -37,7 +37,7 @@ def doctor(
 
 def examine(where) -> dict[str, Any]:
     """Everything that the doctor looks at, as one JSON-able mapping. `where`: the `Locations` to look in."""
-    from hierbench.data.cache import cache_dir
+    from hierbench.cache import cache_dir
 
     datasets = _datasets(where)
     return {
@@ -117,11 +117,12 @@ def _wordnet() -> dict[str, Any]:
 
 
 def _models() -> dict[str, Any]:
-    from hierbench import registry
+    from hierbench.models.catalog import list_models
+    from hierbench.models.families import families
 
-    entries = registry.list_models()
+    entries = list_models()
     return {
-        "families": list(registry.families()),
+        "families": list(families()),
         "builtin": [entry.name for entry in entries if entry.builtin],
         "catalog": len(entries),
     }

@@ -118,13 +118,13 @@ def _measure(model: str | tuple, device: str, dtype: str, options: dict, as_json
     from dataclasses import asdict
     from sys import stderr
 
-    from hierbench import registry
+    from hierbench.engine.setup import resolve_device
     from hierbench.leaderboard import effects
-    from hierbench.run_setup import resolve_device
+    from hierbench.models.reference import load_model
 
     first, weights, name = (*((model,) if isinstance(model, str) else model), None, None)[:3]
     with redirect_stdout(stderr):  # what libraries print; stdout is for the table or the document
-        adapter = registry.load_model(
+        adapter = load_model(
             first, weights, resolve_device(device), name=name, dtype=dtype, offline=options["offline"]
         )
         found, records = effects.measure(adapter, **options)

@@ -10,9 +10,10 @@ from hierbench.cli._shared import Json, print_json, print_listing, size
 
 def models(as_json: Json = False) -> None:
     """Model families and known checkpoints."""
-    from hierbench import registry
+    from hierbench.models.catalog import list_models
+    from hierbench.models.families import families
 
-    families, entries = registry.families().values(), registry.list_models()
+    families, entries = families().values(), list_models()
     if as_json:
         print_json(
             {"families": [asdict(f) for f in families], "models": [asdict(entry) for entry in entries]}

@@ -181,9 +181,9 @@ def chosen_models(models: list[str], family: str | None, checkpoint: str | None,
 
 def _builtin() -> list[str]:
     """The models bundled with the package; while there are none, a baseline that learned nothing."""
-    from hierbench import registry
+    from hierbench.models.catalog import list_models
 
-    return [entry.name for entry in registry.list_models() if entry.builtin] or ["random"]
+    return [entry.name for entry in list_models() if entry.builtin] or ["random"]
 
 
 def _retrained(out: Path, device: str) -> list[tuple[str, str, str]]:
@@ -191,12 +191,12 @@ def _retrained(out: Path, device: str) -> list[tuple[str, str, str]]:
 
     What an earlier run into the same folder has trained, wholly or in part, is not done again.
     """
-    from hierbench import registry
+    from hierbench.models.catalog import list_models
     from hierbench.reference.configuration import resolve
     from hierbench.reference.training.launch import launch
 
     found = []
-    bundled = [entry for entry in registry.list_models() if entry.builtin]
+    bundled = [entry for entry in list_models() if entry.builtin]
     for number, entry in enumerate(bundled, 1):
         folder = out / "training" / entry.family
         weights = folder / "model.safetensors"
@@ -218,7 +218,7 @@ def _titles(models: list) -> str:
 
 
 def _run(arguments: dict, as_json: bool, first_steps: bool) -> int:
-    from hierbench import distributed, runner
+    from hierbench.engine import distributed, runner
 
     out = arguments["out"]
     fresh = [folder for folder in (out, *out.parents) if not folder.exists()]
@@ -288,7 +288,7 @@ def _next_steps() -> str:
 
 def _plan(arguments: dict, as_json: bool) -> int:
     """Print what a run would do; nothing is written."""
-    from hierbench import runner
+    from hierbench.engine import runner
 
     with _stdout_for_results():
         planned = runner.plan(**arguments)

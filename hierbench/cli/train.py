@@ -81,7 +81,7 @@ def train(
 def _measure(weights: Path, family: str, suite: str, folder: Path) -> dict[str, float]:
     """Run a suite on the finished weights and print its table; every figure as "task metric"."""
     from hierbench.cli.run import show_results
-    from hierbench.runner import run
+    from hierbench.engine.runner import run
 
     out = folder / "evaluation"
     found = run([(family, str(weights), folder.name)], suite=suite, out=out)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hierbench.cache import cache_dir
 from hierbench.data import prepared
-from hierbench.data.cache import cache_dir
 from hierbench.data.manifests import Manifest, load_manifest
 from hierbench.errors import DataError
 

@@ -23,7 +23,7 @@ from hierbench.contracts import Fit
 from hierbench.errors import DataError, HierbenchError, UsageError
 from hierbench.miniature.captions import BACKGROUND_TEMPLATES, COLOUR_TEMPLATES, THING_TEMPLATES
 from hierbench.miniature.vocabulary import BACKGROUNDS, COLOURS, KINDS
-from hierbench.registry import lookup
+from hierbench.names import lookup
 
 PROTOCOLS = ("released", "corrected")
 """`released` is what the released evaluators do, errors included; `corrected` mends them."""

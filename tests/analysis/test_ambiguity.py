@@ -16,7 +16,7 @@ from hierbench.data.locate import Locations
 from hierbench.data.readers import open_dataset
 from hierbench.errors import UsageError
 from hierbench.geometry import Lorentz, Sphere
-from hierbench.registry import load_model
+from hierbench.models.reference import load_model
 
 
 def small(captions, features, images, geometry=None):
@@ -87,7 +87,7 @@ def test_removing_captions_of_similar_images_finds_more():
 
 def test_nothing_removed_is_the_task(tmp_path):
     from hierbench import registry
-    from hierbench.encoding import embed
+    from hierbench.engine.encoding import embed
 
     dataset = open_dataset("miniature-chains", Locations()).limited(30)
     adapter = load_model("random")

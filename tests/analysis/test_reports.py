@@ -19,7 +19,7 @@ from hierbench.data.locate import Locations
 from hierbench.data.readers import open_dataset
 from hierbench.errors import DataError, OutputError, UsageError
 from hierbench.geometry import Lorentz, Sphere
-from hierbench.registry import load_model
+from hierbench.models.reference import load_model
 
 
 @pytest.fixture(scope="module")

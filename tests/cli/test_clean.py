@@ -38,14 +38,14 @@ def test_a_dry_run_asks_nothing_and_then_knows(hierbench, tmp_path):
 
 
 def test_a_dry_run_downloads_no_model(hierbench, folder, monkeypatch):
-    from hierbench.data import fetch
     from hierbench.errors import CheckpointError
+    from hierbench.models import checkpoints
 
     def snapshot(repo, revision=None, offline=False):
         assert offline
         raise CheckpointError("not in the cache")
 
-    monkeypatch.setattr(fetch, "hub_snapshot", snapshot)
+    monkeypatch.setattr(checkpoints, "hub_snapshot", snapshot)
     done = hierbench(*folder(ROW), "--dry-run", "--json")
     assert done.status == 0, done.err
     assert "Not on this machine yet" in done.err

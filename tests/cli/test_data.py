@@ -135,7 +135,7 @@ def test_a_dataset_from_preparing_to_export(hierbench, tmp_path, tiny):
 
 
 def test_where_a_download_stays_is_said(hierbench, tmp_path, tiny, monkeypatch):
-    from hierbench.data import prepare
+    from hierbench.acquire import prepare
 
     monkeypatch.setattr(prepare, "hub_dataset", lambda *what: tmp_path / "source")
     path = tmp_path / "tiny.yaml"

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from hierbench.engine.store import EmbeddingStore
 from hierbench.errata import errata, protocols
-from hierbench.store import EmbeddingStore
 
 
 @pytest.mark.parametrize("noun", ["models", "tasks", "datasets", "errata", "doctor"])

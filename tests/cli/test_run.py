@@ -40,7 +40,7 @@ def engine(monkeypatch):
                 results.write_run(asked["out"], {"models": ["tiny"], "tasks": [r.task for r in records]})
                 return Results(records)
 
-            monkeypatch.setattr("hierbench.runner.run", run)
+            monkeypatch.setattr("hierbench.engine.runner.run", run)
 
     return Engine()
 
@@ -90,29 +90,29 @@ def test_what_adapters_print_does_not_mix_with_results(hierbench, monkeypatch):
         results.write_record(asked["out"], MEASURED)
         return Results([MEASURED])
 
-    monkeypatch.setattr("hierbench.runner.run", chatty)
+    monkeypatch.setattr("hierbench.engine.runner.run", chatty)
     done = hierbench("run", "random", "--json")
     assert json.loads(done.out)["status"] == 0
     assert "loading weights …" in done.err
-    monkeypatch.setattr("hierbench.runner.plan", lambda **asked: print("loading weights …") or [])
+    monkeypatch.setattr("hierbench.engine.runner.plan", lambda **asked: print("loading weights …") or [])
     done = hierbench("run", "random", "--json", "--dry-run")
     assert json.loads(done.out)["plan"] == []
     assert "loading weights …" in done.err
 
 
 def test_an_adapter_that_ends_the_program_is_told(hierbench, monkeypatch):
-    monkeypatch.setattr("hierbench.runner.run", lambda **asked: sys.exit(3))
+    monkeypatch.setattr("hierbench.engine.runner.run", lambda **asked: sys.exit(3))
     done = hierbench("run", "random")
     assert (done.status, done.out) == (2, "")
     assert "error: an adapter or a library ended the program (sys.exit(3))" in done.err
 
 
 def test_without_arguments_the_built_in_models_run_on_the_built_in_world(hierbench, engine):
-    from hierbench import registry
+    from hierbench.models.catalog import list_models
 
     engine(MEASURED)
     done = hierbench("run")
-    builtin = [entry.name for entry in registry.list_models() if entry.builtin]
+    builtin = [entry.name for entry in list_models() if entry.builtin]
     assert engine.asked["models"] == (builtin or ["random"])
     assert (engine.asked["suite"], engine.asked["tasks"]) == ("miniature", None)
     assert engine.asked["out"].parts[0] == "runs"
@@ -194,7 +194,7 @@ def test_ctrl_c_says_what_is_kept(hierbench, monkeypatch):
             results.write_record(asked["out"], one)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hierbench.runner.run", interrupted)
+    monkeypatch.setattr("hierbench.engine.runner.run", interrupted)
     for kept in ("no task had finished", "finished tasks lie in here"):
         done = hierbench("run", "random", "--out", "here")
         assert (done.status, done.out) == (130, "")
@@ -288,10 +288,10 @@ def test_a_real_run_and_its_plan(hierbench, tmp_path):
 
 
 def test_an_adapter_and_a_manifest_of_ones_own(hierbench, tmp_path, monkeypatch):
-    from hierbench import registry
     from hierbench.data import manifests
+    from hierbench.models import families
 
-    monkeypatch.setattr(registry, "_user_adapters", {})
+    monkeypatch.setattr(families, "_user_adapters", {})
     monkeypatch.setattr(manifests, "_registered", {})
     (tmp_path / "ours.py").write_text(
         '"""Ours."""\nfrom hierbench.model_adapters import random\n'

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hierbench.data.cache import cache_dir
+from hierbench.cache import cache_dir
 from hierbench.data.locate import Locations, describe
 from hierbench.errors import UnknownNameError
 

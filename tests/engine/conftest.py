@@ -28,7 +28,7 @@ def images(fakes, tmp_path):
 @pytest.fixture
 def opens(monkeypatch):
     """opens(things=dataset) -> the runner finds these datasets; an exception instead of one is raised."""
-    from hierbench import run_setup
+    from hierbench.engine import setup
 
     def use(**datasets):
         def open_dataset(name, locations, *, protocol, prompts):
@@ -37,7 +37,7 @@ def opens(monkeypatch):
                 raise found
             return found
 
-        monkeypatch.setattr(run_setup, "open_dataset", open_dataset)
+        monkeypatch.setattr(setup, "open_dataset", open_dataset)
 
     return use
 
@@ -49,7 +49,7 @@ def process():
     Processes are forked from a server that has imported the engine already: importing torch takes seconds.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["hierbench.runner"])
+    context.set_forkserver_preload(["hierbench.engine.runner"])
 
     def begin(code, log, env=None, **names):
         start = "import os, sys; os.setsid(); os.environ.update(env)"

@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 
 from hierbench.contracts import Fit
-from hierbench.distributed import _merge
-from hierbench.encoding import Job
+from hierbench.engine.distributed import _merge
+from hierbench.engine.encoding import Job
+from hierbench.engine.runner import run
 from hierbench.errors import EncodingError
 from hierbench.results import read_results
-from hierbench.runner import run
 
 RANK = """
 sys.path.insert(0, here)
 from pathlib import Path
 import fakes
-from hierbench import run_setup
+from hierbench.engine import setup
 from hierbench.contracts import Fit
 from hierbench.data.datasets import ImageFiles
 from hierbench.errors import DataError
-from hierbench.runner import run
+from hierbench.engine.runner import run
 
 things = fakes.dataset(ImageFiles(Path(folder), tuple(sorted(p.name for p in Path(folder).glob("*.png")))))
 
@@ -31,7 +31,7 @@ def open_dataset(name, locations, **how):
         raise DataError("rank 1 cannot see it")
     return things
 
-run_setup.open_dataset = open_dataset
+setup.open_dataset = open_dataset
 adapter = fakes.Adapter()
 if what == "dies" and rank == 1:
     adapter.encode_images = lambda pixels: os._exit(7)

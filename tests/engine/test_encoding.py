@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from hierbench import encoding
 from hierbench.contracts import EmbeddingRequests, Fit
 from hierbench.data.datasets import ImageFiles
-from hierbench.encoding import Job, content_id, embed
+from hierbench.engine import encoding
+from hierbench.engine.encoding import Job, content_id, embed
+from hierbench.engine.store import EmbeddingStore, MemoryStore
 from hierbench.errors import DataError, EncodingError
-from hierbench.store import EmbeddingStore, MemoryStore
 
 TEXTS = ("a boat", "", "tea", "a tea", "boats at sea")
 
@@ -253,10 +253,10 @@ SLOW = """
 sys.path.insert(0, here)
 from pathlib import Path
 import fakes
-from hierbench import encoding
+from hierbench.engine import encoding
 from hierbench.contracts import EmbeddingRequests, Fit
 from hierbench.data.datasets import ImageFiles
-from hierbench.store import EmbeddingStore
+from hierbench.engine.store import EmbeddingStore
 encoding.FLUSH_SECONDS = 0
 images = ImageFiles(Path(folder), tuple(sorted(p.name for p in Path(folder).glob("*.png"))))
 encoding.embed(

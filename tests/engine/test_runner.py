@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from hierbench import registry, run_setup
 from hierbench.contracts import ModelAdapter, Task
 from hierbench.data.datasets import ImageFiles
+from hierbench.engine import setup
+from hierbench.engine.runner import plan, run
+from hierbench.engine.store import EmbeddingStore
 from hierbench.errors import (
     CheckpointError,
     DataError,
@@ -24,9 +26,9 @@ from hierbench.errors import (
     UnknownNameError,
     UsageError,
 )
+from hierbench.models import reference
+from hierbench.models.families import families
 from hierbench.results import read_items, read_results, record_path
-from hierbench.runner import plan, run
-from hierbench.store import EmbeddingStore
 
 
 @pytest.fixture
@@ -50,9 +52,9 @@ def loads(monkeypatch, fakes):
         found.card = replace(found.card, name=name)
         return found
 
-    families = dict(registry.families())
-    monkeypatch.setattr(registry, "families", lambda: families | dict.fromkeys(("fake", "other")))
-    monkeypatch.setattr(registry, "family_loader", lambda name: load)
+    known = families() | dict.fromkeys(("fake", "other"))
+    monkeypatch.setattr(reference, "families", lambda: known)
+    monkeypatch.setattr(reference, "family_loader", lambda name: load)
     table["count"] = count
     return table
 
@@ -417,7 +419,7 @@ def test_bad_arguments_are_told_before_any_work(fakes, things, tmp_path, argumen
 def test_cuda_where_there_is_none(fakes, things):
     with pytest.raises(UsageError, match="cuda is not available here"):
         run(fakes.Adapter(), [fakes.Task()], device="cuda")
-    assert run_setup.resolve_device("auto") in ("cpu", "mps")
+    assert setup.resolve_device("auto") in ("cpu", "mps")
 
 
 def test_two_models_of_one_name(fakes, things):
@@ -458,7 +460,7 @@ def test_protocol_and_prompts_reach_dataset_and_record(fakes, images, monkeypatc
         asked.append(how)
         return fakes.dataset(images)
 
-    monkeypatch.setattr(run_setup, "open_dataset", open_dataset)
+    monkeypatch.setattr(setup, "open_dataset", open_dataset)
     [record] = run(fakes.Adapter(), [fakes.Task()], protocol="corrected", prompts="photo")
     assert asked == [{"protocol": "corrected", "prompts": "photo"}]
     assert record.protocol == "corrected+photo"
@@ -474,7 +476,7 @@ def test_a_model_is_gone_before_the_next_is_loaded(fakes, things, loads, monkeyp
         alive.append(weakref.ref(adapter))
         return adapter
 
-    monkeypatch.setattr(registry, "load_model", load)
+    monkeypatch.setattr(setup, "load_model", load)
     found = run([("fake", "a"), ("fake", "b"), ("fake", "c")], [fakes.Task()])
     assert [r.status for r in found] == ["measured"] * 3
 

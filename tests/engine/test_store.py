@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hierbench.contracts import ModelCard
-from hierbench.encoding import content_id
+from hierbench.engine.encoding import content_id
+from hierbench.engine.store import EmbeddingStore, MemoryStore
 from hierbench.errors import OutputError
-from hierbench.store import EmbeddingStore, MemoryStore
 
 CARD = ModelCard("m", "f", "tests", 4, 8, 0, "as they are", sha256="12" * 32)
 
@@ -162,8 +162,8 @@ def test_strings_that_are_no_unicode_can_be_labels(store):
 WRITER = """
 import numpy as np
 from hierbench.contracts import ModelCard
-from hierbench.encoding import content_id
-from hierbench.store import EmbeddingStore
+from hierbench.engine.encoding import content_id
+from hierbench.engine.store import EmbeddingStore
 card = ModelCard("m", "f", "tests", 4, 8, 0, "as they are", sha256="12" * 32)
 section = EmbeddingStore(folder).section(card, "crop")
 for start in range(first, first + 200, 10):

@@ -8,14 +8,15 @@ import pytest
 import torch
 from PIL import Image
 
-from hierbench import registry, runner
+from hierbench import registry
 from hierbench.contracts import ModelCard
+from hierbench.engine import runner
 from hierbench.errata import errata
 from hierbench.geometry import Sphere
 from hierbench.leaderboard import effects
 from hierbench.metrics import accuracy, bootstrap
 from hierbench.metrics.classification import accuracy_statistic
-from hierbench.registry import load_model
+from hierbench.models.reference import load_model
 
 LONG = "word " * 90
 NAMES = ("missile", "projectile", "sunglass", "sunglasses", "tench", "tabby", "zebra", "cheesecake")

@@ -7,11 +7,11 @@ import pytest
 import torch
 import transformers
 
-from hierbench.conformance import TEXTS, check_adapter, drawn_images
 from hierbench.contracts import Fit
 from hierbench.errors import CheckpointError, UsageError
 from hierbench.geometry import Sphere
-from hierbench.registry import load_model
+from hierbench.models.conformance import TEXTS, check_adapter, drawn_images
+from hierbench.models.reference import load_model
 
 TOWER = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
 

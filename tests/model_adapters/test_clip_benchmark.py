@@ -13,11 +13,11 @@ import pytest
 import torch
 from PIL import Image
 
+from hierbench.acquire.export import export
 from hierbench.contracts import Fit
 from hierbench.data.datasets import Classification, ImageFiles, MultiLabel, Retrieval
-from hierbench.data.export import export
-from hierbench.encoding import embed
-from hierbench.registry import load_model
+from hierbench.engine.encoding import embed
+from hierbench.models.reference import load_model
 from hierbench.tasks import multilabel, retrieval, zero_shot
 
 builder = pytest.importorskip("clip_benchmark.datasets.builder", reason="needs clip-benchmark (extra `test`)")

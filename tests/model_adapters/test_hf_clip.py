@@ -7,12 +7,13 @@ import torch
 import transformers
 from PIL import Image
 
-from hierbench.conformance import TEXTS, check_adapter, drawn_images
 from hierbench.contracts import Fit
-from hierbench.data import fetch
 from hierbench.errors import CheckpointError, UsageError
 from hierbench.geometry import Sphere
-from hierbench.registry import ModelEntry, load_model
+from hierbench.models import checkpoints
+from hierbench.models.catalog import ModelEntry
+from hierbench.models.conformance import TEXTS, check_adapter, drawn_images
+from hierbench.models.reference import load_model
 
 
 def tensor(output):
@@ -122,10 +123,10 @@ def test_hub_names_and_catalog_entries_go_through_the_fetcher(tiny_hf_clip, monk
         asked.append((repo, revision, offline))
         return folder
 
-    monkeypatch.setattr(fetch, "hub_snapshot", snapshot)
+    monkeypatch.setattr(checkpoints, "hub_snapshot", snapshot)
     assert load_model("hf_clip:org/some-clip@v2").card.name == "some-clip"
     entry = ModelEntry(name="m", family="hf_clip", repo="malper/hierarcaps-clip-b")
-    assert fetch.checkpoint(entry, offline=True) == folder
+    assert checkpoints.checkpoint(entry, offline=True) == folder
     assert asked == [("org/some-clip", "v2", False), ("malper/hierarcaps-clip-b", None, True)]
 
 

@@ -8,14 +8,14 @@ import torch
 from PIL import Image
 
 from hierbench.contracts import Fit, ModelAdapter, ProtocolAware
-from hierbench.data.fetch import sha256
+from hierbench.engine.store import EmbeddingStore
 from hierbench.errors import CheckpointError, EncodingError, UsageError
 from hierbench.geometry import Lorentz, Sphere
 from hierbench.model_adapters import _lineage, argent, clip, hycoclip, meru, uncha
+from hierbench.models.checkpoints import sha256
+from hierbench.models.reference import load_model
 from hierbench.reference.dual_encoder import DualEncoder
 from hierbench.reference.tokenizer import tokenize
-from hierbench.registry import load_model
-from hierbench.store import EmbeddingStore
 
 FAMILIES = {"clip": clip, "meru": meru, "hycoclip": hycoclip, "uncha": uncha}
 GOLDEN = {

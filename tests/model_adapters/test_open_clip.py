@@ -7,12 +7,13 @@ import open_clip
 import pytest
 import torch
 
-from hierbench.conformance import TEXTS, check_adapter, drawn_images
 from hierbench.contracts import Fit
-from hierbench.data import fetch
 from hierbench.errors import CheckpointError, HierbenchError, UnknownNameError, UsageError
 from hierbench.geometry import Sphere
-from hierbench.registry import catalog, load_model
+from hierbench.models import checkpoints
+from hierbench.models.catalog import catalog
+from hierbench.models.conformance import TEXTS, check_adapter, drawn_images
+from hierbench.models.reference import load_model
 
 
 def reference(name, file, **options):
@@ -36,7 +37,7 @@ def test_equals_open_clip_with_its_own_transform_and_tokenizer(tiny_open_clip):
         torch.testing.assert_close(texts, model.encode_text(tokenizer(list(TEXTS))), atol=1e-6, rtol=1e-5)
     assert adapter.geometry == Sphere()
     assert adapter.card.name == "tiny weights"
-    assert adapter.card.sha256 == fetch.sha256(file)
+    assert adapter.card.sha256 == checkpoints.sha256(file)
     assert (adapter.card.embedding_dim, adapter.card.image_size) == (24, 32)
 
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from hierbench.conformance import check_adapter, drawn_images
 from hierbench.contracts import Fit
 from hierbench.errors import CheckpointError
 from hierbench.geometry import Lorentz, Sphere
-from hierbench.registry import load_model
+from hierbench.models.conformance import check_adapter, drawn_images
+from hierbench.models.reference import load_model
 
 
 @pytest.mark.parametrize("settings", [None, "lorentz", "sphere", "sphere:3"])

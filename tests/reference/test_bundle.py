@@ -10,6 +10,9 @@ from hierbench.contracts import EmbeddingRequests
 from hierbench.data.readers import open_dataset
 from hierbench.errors import EncodingError, OutputError, UsageError
 from hierbench.miniature import captions, scene
+from hierbench.models import reference
+from hierbench.models.catalog import read_catalog
+from hierbench.models.reference import load_model
 from hierbench.reference.bundle import MAX_BYTES, bundle, miniature_tokens
 from hierbench.reference.configuration import build, resolve
 from hierbench.reference.tokenizer import tokenize
@@ -65,8 +68,8 @@ def test_the_card_says_how_the_model_came_about(argent):
 def test_it_is_loaded_by_its_name_in_the_catalog(argent, monkeypatch):
     model, path = argent
     entry = f"miniature-argent: {{family: argent, builtin: {path}}}"  # an absolute path stays as it is
-    monkeypatch.setattr(registry, "catalog", lambda: registry.read_catalog(entry))
-    adapter = registry.load_model("miniature-argent", offline=True)
+    monkeypatch.setattr(reference, "catalog", lambda: read_catalog(entry))
+    adapter = load_model("miniature-argent", offline=True)
     assert (adapter.card.name, adapter.card.family) == ("miniature-argent", "argent")
     no_parameters = ("textual.attn_mask", "textual.token_ids", "pixel_mean", "pixel_std")
     stored = {name: value for name, value in load_file(path).items() if name not in no_parameters}
@@ -88,7 +91,7 @@ def test_every_text_of_the_miniatures_tasks_is_known():
 
 @pytest.mark.parametrize("text", ["a photo of a zeppelin.", "ein Hund", "zeppelin " + "dog " * 100])
 def test_other_words_are_refused_in_one_line(argent, text):
-    adapter = registry.load_model("argent", argent[1])
+    adapter = load_model("argent", argent[1])
     with pytest.raises(EncodingError, match="this bundled model knows only the miniature's words") as caught:
         adapter.encode_texts(["a dog", text])
     assert repr(text[:20])[:-1] in str(caught.value)

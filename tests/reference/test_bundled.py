@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 import hierbench
-from hierbench import registry
+from hierbench.models.catalog import list_models
 from hierbench.reference.bundle import MAX_BYTES
 from hierbench.reference.configuration import resolve
 
@@ -20,7 +20,7 @@ def card_of(family):
 
 
 def test_there_is_one_of_each_family():
-    bundled = {entry.family: entry.builtin for entry in registry.list_models() if entry.builtin}
+    bundled = {entry.family: entry.builtin for entry in list_models() if entry.builtin}
     assert bundled == {family: f"reference/bundled/{family}.safetensors" for family in FAMILIES}
 
 

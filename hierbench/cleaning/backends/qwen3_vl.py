@@ -25,10 +25,10 @@ from torch import Tensor, nn
 from hierbench.cleaning.backends import prompts
 from hierbench.cleaning.backends.yes_no import Tally, probability, spelled
 from hierbench.cleaning.roles import Absent, Cast, Pair, Question
-from hierbench.data import fetch
 from hierbench.data.images import decode
+from hierbench.engine.setup import resolve_device
 from hierbench.errors import CheckpointError, DataError, EncodingError, UsageError, one_line
-from hierbench.run_setup import resolve_device
+from hierbench.models import checkpoints
 
 KIND, WHOLE = "qwen3_vl", "Qwen3VLForConditionalGeneration"  # `model_type` and `architectures` in config.json
 EXPECTED = {
@@ -413,7 +413,7 @@ def _find(name: str, role: str) -> tuple[Path, str, str]:
     if path.exists() or not hub:
         what = "is a file, no folder" if path.exists() else "is neither a folder nor a hub name ORG/REPO"
         raise CheckpointError(f"{name} {what}: the {role} is {EXPECTED[role]}")
-    folder = fetch.hub_snapshot(hub[1], hub[2])
+    folder = checkpoints.hub_snapshot(hub[1], hub[2])
     return folder, hub[1], folder.name
 
 
@@ -423,7 +423,7 @@ def _is_elsewhere(name: str) -> bool:
     if not hub or Path(name).expanduser().exists():
         return False
     try:
-        fetch.hub_snapshot(hub[1], hub[2], offline=True)
+        checkpoints.hub_snapshot(hub[1], hub[2], offline=True)
     except CheckpointError:
         return True
     return False
@@ -436,7 +436,7 @@ def _fingerprint(folder: Path, role: str) -> str:
             f"{folder} has no weights ({' or '.join(WEIGHTS)}): the {role} is {EXPECTED[role]}"
         )
     settings = sorted(file for pattern in SETTINGS for file in folder.glob(pattern))
-    listing = "\n".join(f"{fetch.sha256(file)}  {file.name}" for file in [*weights, *settings])
+    listing = "\n".join(f"{checkpoints.sha256(file)}  {file.name}" for file in [*weights, *settings])
     return hashlib.sha256(listing.encode()).hexdigest()
 
 

@@ -23,19 +23,20 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 
 from hierbench import __version__
-from hierbench.data import archives, prepared
-from hierbench.data.cache import cache_dir
+from hierbench.acquire import archives
+from hierbench.acquire.download import DownloadError, Expected, download, hub_dataset, recorded_from
+from hierbench.cache import cache_dir
+from hierbench.data import prepared
 from hierbench.data.datasets import CaptionChains, Classification, MultiLabel, Retrieval, spread
-from hierbench.data.download import DownloadError, Expected, download, hub_dataset, recorded_from
 from hierbench.data.locate import Locations
 from hierbench.data.manifests import Manifest, load_manifest
-from hierbench.data.pool import each
 from hierbench.data.prepared import Info, Origin, PreparedCounts, Record, Shard
 from hierbench.data.readers import open_folder
 from hierbench.data.readers._files import first_few
 from hierbench.data.readers._labels import OTHER_SPLIT
 from hierbench.errors import DataError, HierbenchError, MissingDataError, OutputError, UsageError
 from hierbench.files import replacing
+from hierbench.pool import each
 from hierbench.progress import Progress, choose
 
 SHARD_BYTES = 96 << 20  # of images, about

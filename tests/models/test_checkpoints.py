@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hierbench.data import download, fetch
-from hierbench.data.cache import cache_dir
+from hierbench.acquire import download
+from hierbench.cache import cache_dir
 from hierbench.errors import CheckpointError, DataError
-from hierbench.registry import ModelEntry
+from hierbench.models import checkpoints
+from hierbench.models.catalog import ModelEntry
 
 CONTENT = bytes(range(256)) * 2000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -73,7 +74,7 @@ def leftovers(path):
 
 
 def test_a_download_arrives_whole_with_its_record(entry, server):
-    path = fetch.checkpoint(entry)
+    path = checkpoints.checkpoint(entry)
     assert path.read_bytes() == CONTENT
     assert path.parent.name == "some-model"
     record = json.loads(path.with_name("weights.pth.json").read_text())
@@ -82,55 +83,55 @@ def test_a_download_arrives_whole_with_its_record(entry, server):
 
 
 def test_the_second_time_and_offline_nothing_is_asked_for(entry, server):
-    first = fetch.checkpoint(entry)
-    assert fetch.checkpoint(entry) == fetch.checkpoint(entry, offline=True) == first
+    first = checkpoints.checkpoint(entry)
+    assert checkpoints.checkpoint(entry) == checkpoints.checkpoint(entry, offline=True) == first
     assert server.requests == 1
 
 
 def test_offline_without_the_file_is_one_line(entry, server):
     with pytest.raises(CheckpointError, match=r"some-model: .*not in the cache.*offline"):
-        fetch.checkpoint(entry, offline=True)
+        checkpoints.checkpoint(entry, offline=True)
     assert server.requests == 0
 
 
 def test_a_cut_connection_goes_on_where_it_stopped(entry, server):
     server.cuts = [100_000, 50_000]
-    assert fetch.checkpoint(entry).read_bytes() == CONTENT
+    assert checkpoints.checkpoint(entry).read_bytes() == CONTENT
     assert server.ranges == [None, "bytes=100000-", "bytes=150000-"]
 
 
 def test_a_later_run_goes_on_from_the_kept_part(entry, server):
     server.cuts = [100_000, 0]  # the second answer brings nothing: the network is taken to be down
     with pytest.raises(CheckpointError, match=r"cut after 100,000 of 512,000 bytes; 100,000 bytes are kept"):
-        fetch.checkpoint(entry)
-    assert fetch.checkpoint(entry).read_bytes() == CONTENT
+        checkpoints.checkpoint(entry)
+    assert checkpoints.checkpoint(entry).read_bytes() == CONTENT
     assert server.ranges[-1] == "bytes=100000-"
 
 
 def test_a_file_that_changed_meanwhile_is_fetched_from_the_start(entry, server):
     server.cuts = [100_000, 0]
     with pytest.raises(CheckpointError):
-        fetch.checkpoint(entry)
+        checkpoints.checkpoint(entry)
     server.content, server.etag = CONTENT[::-1], '"two"'
-    assert fetch.checkpoint(entry).read_bytes() == CONTENT[::-1]
+    assert checkpoints.checkpoint(entry).read_bytes() == CONTENT[::-1]
 
 
 @pytest.mark.parametrize("careless", ["etag", "range"])
 def test_a_server_that_goes_on_with_something_else_is_not_trusted(entry, server, careless):
     server.cuts = [100_000, 0]
     with pytest.raises(CheckpointError):
-        fetch.checkpoint(entry)
+        checkpoints.checkpoint(entry)
     server.careless = careless
     if careless == "etag":
         server.content, server.etag = CONTENT[::-1], '"two"'
-    assert fetch.checkpoint(entry).read_bytes() == server.content
+    assert checkpoints.checkpoint(entry).read_bytes() == server.content
     assert server.ranges[-2:] == ["bytes=100000-", None]
 
 
 def test_a_server_that_always_cuts_is_given_up(entry, server):
     server.cuts = [1000] * 50
     with pytest.raises(CheckpointError, match="cut after 5,000 of 512,000"):
-        fetch.checkpoint(entry)
+        checkpoints.checkpoint(entry)
     assert server.requests == download.TRIES
 
 
@@ -138,7 +139,7 @@ def test_a_server_that_always_cuts_is_given_up(entry, server):
 def test_http_errors_are_one_line(entry, server, status, tries):
     server.status = status
     with pytest.raises(CheckpointError, match=f"HTTP {status}") as caught:
-        fetch.checkpoint(entry)
+        checkpoints.checkpoint(entry)
     assert "\n" not in str(caught.value)
     assert server.requests == tries
 
@@ -146,39 +147,39 @@ def test_http_errors_are_one_line(entry, server, status, tries):
 def test_no_network_is_one_line():
     entry = ModelEntry(name="m", family="clip", url="http://127.0.0.1:9/weights.pth")  # nobody listens there
     with pytest.raises(CheckpointError, match=r"cannot be downloaded: .*refused"):
-        fetch.checkpoint(entry)
+        checkpoints.checkpoint(entry)
 
 
 def test_size_of_the_catalog_is_checked_before_a_byte_is_stored(server):
     entry = ModelEntry(name="m", family="clip", url=server.url, size=17)
     with pytest.raises(CheckpointError, match=r"has 512,000 bytes, the catalog .* says 17"):
-        fetch.checkpoint(entry)
+        checkpoints.checkpoint(entry)
     assert leftovers(cache_dir() / "checkpoints" / "m" / "weights.pth") == []
 
 
 def test_hash_of_the_catalog_is_checked_and_nothing_wrong_is_kept(server):
     entry = ModelEntry(name="m", family="clip", url=server.url, sha256="0" * 64)
     with pytest.raises(CheckpointError, match=f"has SHA-256 {DIGEST} instead of 0000"):
-        fetch.checkpoint(entry)
+        checkpoints.checkpoint(entry)
     assert leftovers(cache_dir() / "checkpoints" / "m" / "weights.pth") == []
     right = ModelEntry(name="m", family="clip", url=server.url, size=len(CONTENT), sha256=DIGEST)
-    assert fetch.checkpoint(right).read_bytes() == CONTENT
+    assert checkpoints.checkpoint(right).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b[:-1] + b"?"], ids=["shorter", "flipped"])
 def test_a_damaged_file_is_refused_offline_and_fetched_again_online(entry, server, damage):
-    path = fetch.checkpoint(entry)
+    path = checkpoints.checkpoint(entry)
     path.write_bytes(damage(CONTENT))
     with pytest.raises(CheckpointError, match="is damaged and this run is offline"):
-        fetch.checkpoint(entry, offline=True)
-    assert fetch.checkpoint(entry).read_bytes() == CONTENT
+        checkpoints.checkpoint(entry, offline=True)
+    assert checkpoints.checkpoint(entry).read_bytes() == CONTENT
 
 
 def test_a_file_laid_there_by_hand_is_taken_and_recorded(entry, server):
     folder = cache_dir() / "checkpoints" / "some-model"
     folder.mkdir(parents=True)
     (folder / "weights.pth").write_bytes(b"mine")
-    assert fetch.checkpoint(entry, offline=True).read_bytes() == b"mine"
+    assert checkpoints.checkpoint(entry, offline=True).read_bytes() == b"mine"
     assert json.loads((folder / "weights.pth.json").read_text())["size"] == 4
     assert server.requests == 0
 
@@ -186,7 +187,7 @@ def test_a_file_laid_there_by_hand_is_taken_and_recorded(entry, server):
 def test_a_disk_without_room_is_said_before_the_download(entry, server, monkeypatch):
     monkeypatch.setattr(download.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10})())
     with pytest.raises(CheckpointError, match="no room for 512,000 bytes"):
-        fetch.checkpoint(entry)
+        checkpoints.checkpoint(entry)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -195,19 +196,19 @@ def test_a_disk_that_fills_up_is_one_line(entry, server):
     folder.mkdir(parents=True)
     (folder / "weights.pth.part").symlink_to("/dev/full")
     with pytest.raises(CheckpointError, match=r"cannot be written \(No space left on device\)"):
-        fetch.checkpoint(entry)
+        checkpoints.checkpoint(entry)
 
 
 def test_a_cache_that_cannot_be_written_is_one_line(entry, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("HIERBENCH_CACHE", str(tmp_path / "file"))  # a file where a folder should be
     with pytest.raises(CheckpointError, match="cannot be written"):
-        fetch.checkpoint(entry)
+        checkpoints.checkpoint(entry)
 
 
 def test_several_at_once_download_once(entry, server):
     paths = []
-    threads = [threading.Thread(target=lambda: paths.append(fetch.checkpoint(entry))) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: paths.append(checkpoints.checkpoint(entry))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -218,16 +219,16 @@ def test_several_at_once_download_once(entry, server):
 
 
 def test_without_a_terminal_nothing_is_printed(entry, server, capfd):
-    fetch.checkpoint(entry)
+    checkpoints.checkpoint(entry)
     assert capfd.readouterr() == ("", "")
 
 
 def test_an_entry_inside_the_package(tmp_path):
-    assert fetch.checkpoint(ModelEntry(name="m", family="clip", builtin="py.typed")).name == "py.typed"
+    assert checkpoints.checkpoint(ModelEntry(name="m", family="clip", builtin="py.typed")).name == "py.typed"
     with pytest.raises(CheckpointError, match="missing from the installation"):
-        fetch.checkpoint(ModelEntry(name="m", family="clip", builtin="nothing.safetensors"))
+        checkpoints.checkpoint(ModelEntry(name="m", family="clip", builtin="nothing.safetensors"))
     with pytest.raises(CheckpointError, match="neither url, repo nor builtin"):
-        fetch.checkpoint(ModelEntry(name="m", family="clip"))
+        checkpoints.checkpoint(ModelEntry(name="m", family="clip"))
 
 
 # ---------------------------------------------------------------------------------------------------- the hub
@@ -287,54 +288,54 @@ def hub_entry(repo="org/model", file="weights.pth", **more):
 
 
 def test_a_hub_file_is_fetched_recorded_and_found_offline(hub):
-    path = fetch.checkpoint(hub_entry())
+    path = checkpoints.checkpoint(hub_entry())
     assert path.read_bytes() == CONTENT
     record = json.loads((cache_dir() / "checkpoints" / "hub-model" / "weights.pth.json").read_text())
     assert record == {"source": str(path), "size": len(CONTENT), "sha256": DIGEST}
     asked = hub.requests
-    assert fetch.checkpoint(hub_entry(), offline=True) == path
+    assert checkpoints.checkpoint(hub_entry(), offline=True) == path
     assert hub.requests == asked
 
 
 def test_a_damaged_hub_file_is_refused_offline_and_fetched_again_online(hub):
-    path = fetch.checkpoint(hub_entry())
+    path = checkpoints.checkpoint(hub_entry())
     path.resolve().write_bytes(CONTENT[:-7])
     with pytest.raises(CheckpointError, match="is damaged and this run is offline"):
-        fetch.checkpoint(hub_entry(), offline=True)
-    assert fetch.checkpoint(hub_entry()).read_bytes() == CONTENT
+        checkpoints.checkpoint(hub_entry(), offline=True)
+    assert checkpoints.checkpoint(hub_entry()).read_bytes() == CONTENT
 
 
 def test_hub_failures_are_one_line_each(hub):
     with pytest.raises(CheckpointError, match=r"org/model/weights\.pth is not in the hub cache"):
-        fetch.checkpoint(hub_entry(), offline=True)
+        checkpoints.checkpoint(hub_entry(), offline=True)
     with pytest.raises(CheckpointError, match="no such hub repository"):
-        fetch.checkpoint(hub_entry(repo="org/nothing"))
+        checkpoints.checkpoint(hub_entry(repo="org/nothing"))
     with pytest.raises(CheckpointError, match="no such file or revision"):
-        fetch.checkpoint(hub_entry(file="other.pth"))
+        checkpoints.checkpoint(hub_entry(file="other.pth"))
     with pytest.raises(CheckpointError, match=r"has 512,000 bytes instead of 5"):
-        fetch.checkpoint(hub_entry(size=5))
+        checkpoints.checkpoint(hub_entry(size=5))
     with pytest.raises(CheckpointError, match="cannot be downloaded"):
-        fetch.checkpoint(hub_entry(repo="no/such/name"))
+        checkpoints.checkpoint(hub_entry(repo="no/such/name"))
 
 
 def test_a_whole_repository_brings_what_transformers_reads_and_is_found_offline(hub, monkeypatch):
-    monkeypatch.setattr(fetch, "SNAPSHOT_FILES", ["*.json", "*.pth"])
-    folder = fetch.checkpoint(hub_entry(file=None))
+    monkeypatch.setattr(checkpoints, "SNAPSHOT_FILES", ["*.json", "*.pth"])
+    folder = checkpoints.checkpoint(hub_entry(file=None))
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "weights.pth"]
     asked = hub.requests
-    assert fetch.hub_snapshot("org/model", offline=True) == folder
+    assert checkpoints.hub_snapshot("org/model", offline=True) == folder
     assert hub.requests == asked
     with pytest.raises(CheckpointError, match="org/nothing: no such hub repository"):
-        fetch.hub_snapshot("org/nothing")
+        checkpoints.hub_snapshot("org/nothing")
     with pytest.raises(CheckpointError, match="org/other is not in the hub cache"):
-        fetch.hub_snapshot("org/other", offline=True)
+        checkpoints.hub_snapshot("org/other", offline=True)
 
 
 def test_hub_offline_is_undone_afterwards(hub):
     from huggingface_hub import constants, hf_hub_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    with fetch.hub_offline(True), pytest.raises(LocalEntryNotFoundError):
+    with checkpoints.hub_offline(True), pytest.raises(LocalEntryNotFoundError):
         hf_hub_download("org/model", "weights.pth")
     assert hub.requests == 0
     assert not constants.HF_HUB_OFFLINE

@@ -5,10 +5,13 @@ import sys
 import pytest
 
 from hierbench import registry
-from hierbench.data import fetch
 from hierbench.errors import CheckpointError, UnknownNameError, UsageError
 from hierbench.geometry import Lorentz, Sphere
-from hierbench.registry import load_model, read_catalog
+from hierbench.models import checkpoints
+from hierbench.models import families as families_module
+from hierbench.models.catalog import read_catalog
+from hierbench.models.families import add_adapter_file, families
+from hierbench.models.reference import load_model
 
 ADAPTER = '''"""One line about it."""
 from hierbench.model_adapters.random import load as load_random
@@ -22,7 +25,7 @@ def load(checkpoint, *, name=None, device="cpu", dtype="float32"):
 @pytest.fixture
 def adapter_file(tmp_path, monkeypatch):
     """adapter_file(text, stem) -> path of an adapter file; the registry forgets it after the test."""
-    monkeypatch.setattr(registry, "_user_adapters", {})
+    monkeypatch.setattr(families_module, "_user_adapters", {})
     loaded = set(sys.modules)
 
     def write(text=ADAPTER, stem="mine"):
@@ -82,7 +85,7 @@ def test_a_catalog_name_is_fetched_and_names_the_row(tiny_checkpoint, monkeypatc
         asked.append((entry.name, offline))
         return tiny_checkpoint("hycoclip")
 
-    monkeypatch.setattr(fetch, "checkpoint", checkpoint)
+    monkeypatch.setattr(checkpoints, "checkpoint", checkpoint)
     assert load_model("hycoclip-vit-b").card.name == "hycoclip-vit-b"
     assert load_model("hycoclip-vit-b", offline=True, name="ours").card.name == "ours"
     assert asked == [("hycoclip-vit-b", False), ("hycoclip-vit-b", True)]
@@ -120,9 +123,9 @@ def test_unknown_families_tasks_and_suites_offer_the_nearest():
 
 def test_a_users_file_becomes_a_family(adapter_file):
     path = adapter_file()
-    assert registry.add_adapter_file(path) == "mine"
-    assert registry.add_adapter_file(str(path)) == "mine"  # the same file again is no collision
-    assert registry.families()["mine"].summary == "One line about it."
+    assert add_adapter_file(path) == "mine"
+    assert add_adapter_file(str(path)) == "mine"  # the same file again is no collision
+    assert families()["mine"].summary == "One line about it."
     assert load_model("mine", "weights.pth").card.name == "mine-weights.pth"
     assert load_model("mine:weights.pth", name="row").card.name == "row"
 
@@ -130,8 +133,8 @@ def test_a_users_file_becomes_a_family(adapter_file):
 @pytest.mark.parametrize("stem", ["random", "hycoclip-vit-b"], ids=["family", "catalog"])
 def test_a_users_file_cannot_take_a_name_that_exists(adapter_file, stem):
     with pytest.raises(UsageError, match=f"two adapters claim the name '{stem}'.*rename one"):
-        registry.add_adapter_file(adapter_file(stem=stem))
-    assert "hycoclip-vit-b" not in registry.families()
+        add_adapter_file(adapter_file(stem=stem))
+    assert "hycoclip-vit-b" not in families()
 
 
 @pytest.mark.parametrize(
@@ -154,13 +157,13 @@ def test_a_users_file_cannot_take_a_name_that_exists(adapter_file, stem):
 )
 def test_a_users_file_that_is_no_adapter(adapter_file, text, stem, message):
     with pytest.raises(UsageError, match=message) as caught:
-        load_model(registry.add_adapter_file(adapter_file(text, stem)))
+        load_model(add_adapter_file(adapter_file(text, stem)))
     assert "\n" not in str(caught.value)
 
 
 def test_a_users_file_that_is_not_there(tmp_path):
     with pytest.raises(UsageError, match="no adapter file"):
-        registry.add_adapter_file(tmp_path / "none.py")
+        add_adapter_file(tmp_path / "none.py")
 
 
 def test_entry_points_add_families_and_tasks(plugin):
@@ -170,7 +173,7 @@ def test_entry_points_add_families_and_tasks(plugin):
         plug_module=ADAPTER + "\n\ndef make():\n    return 'a task'\n",
     )
     assert load_model("plugged:x").card.name == load_model("function:x").card.name == "mine-x"
-    assert registry.families()["function"].summary == "from plug_module:load"
+    assert families()["function"].summary == "from plug_module:load"
     assert registry.task("plugged/task") == "a task"
 
 
@@ -180,14 +183,14 @@ def test_entry_points_cannot_take_names_that_exist(plugin):
         plug_module=ADAPTER + "\n\ndef make():\n    pass\n",
     )
     with pytest.raises(UsageError, match="two adapters claim the name 'random'"):
-        registry.families()
+        families()
     with pytest.raises(UsageError, match="two tasks are called 'retrieval/coco'"):
         registry.task_factories()
 
 
 def test_a_broken_entry_point_is_one_line_and_only_when_used(plugin):
     plugin("[hierbench.model_adapters]\nbroken = nothing_of_this_name\n")
-    assert "broken" in registry.families()
+    assert "broken" in families()
     assert load_model("random")
     with pytest.raises(UsageError, match=r"adapter broken \(nothing_of_this_name\) does not import"):
         load_model("broken:x")

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 import hierbench
-from hierbench import distributed, encoding, registry, results
+from hierbench import registry, results
 from hierbench.contracts import Dataset, ModelAdapter, ModelCard, ProtocolAware, Task
-from hierbench.data import fetch
 from hierbench.data.locate import Locations
 from hierbench.data.manifests import PROTOCOLS, REGIMES, load_manifest, names_hash
 from hierbench.data.readers import open_dataset
+from hierbench.engine import distributed, encoding
+from hierbench.engine.store import EmbeddingStore, MemoryStore
 from hierbench.errors import (
     CheckpointError,
     DataError,
@@ -29,9 +30,11 @@ from hierbench.errors import (
     UnknownNameError,
     UsageError,
 )
+from hierbench.models import checkpoints
+from hierbench.models.catalog import catalog
+from hierbench.models.reference import load_model, resolve_model
 from hierbench.progress import Progress, Quiet, choose
 from hierbench.results import Record
-from hierbench.store import EmbeddingStore, MemoryStore
 
 DEFAULT_SUITE = "argent"
 DTYPES = ("float32", "bfloat16", "float16")
@@ -170,7 +173,7 @@ class RunModel:
         if self.adapter is not None:
             return self.adapter.card.sha256
         try:
-            return fetch.sha256(self.file()) if self.file else None
+            return checkpoints.sha256(self.file()) if self.file else None
         except (OSError, HierbenchError):
             return None  # loading will say what is wrong
 
@@ -227,11 +230,11 @@ def _model(model: Model, device: str, options: Options) -> RunModel:
         )
     first, given, name = (*map(str, parts), None, None)[:3]
     load = partial(_load, first, given, device, options)
-    entry = registry.catalog().get(first) if given is None else None
+    entry = catalog().get(first) if given is None else None
     if entry is not None:
-        file = None if entry.reference else lambda: fetch.checkpoint(entry, offline=options.offline)
+        file = None if entry.reference else lambda: checkpoints.checkpoint(entry, offline=options.offline)
         return RunModel(entry.name, entry.family, load, file, chosen=True)
-    family, checkpoint = registry.resolve_model(first, given)
+    family, checkpoint = resolve_model(first, given)
     path = Path(checkpoint or "")
     if family is None and not path.is_file():
         raise CheckpointError(f"no such file: {path}")
@@ -244,7 +247,7 @@ def _model(model: Model, device: str, options: Options) -> RunModel:
 
 
 def _load(first: str, given: str | None, device: str, options: Options, name: str) -> ModelAdapter:
-    return registry.load_model(first, given, device, name=name, dtype=options.dtype, offline=options.offline)
+    return load_model(first, given, device, name=name, dtype=options.dtype, offline=options.offline)
 
 
 def _name(model: RunModel, taken: dict[str, Identity], force: bool) -> None:

@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from hierbench.data.archives import is_archive, unpack
+from hierbench.acquire.archives import is_archive, unpack
 from hierbench.errors import DataError, OutputError
 
 FILES = {"a/one.jpg": b"one", "a/b/two.jpg": b"two" * 100_000, "three.txt": b""}

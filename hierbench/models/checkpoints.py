@@ -1,7 +1,7 @@
 """Checkpoints onto this machine: from the hub, from a URL, or out of the package; offline from the cache.
 
 The hub keeps its own cache; a download from a URL lies at CACHE/checkpoints/<model>/<file>. For both, a
-sidecar <file>.json in that folder records the first arrival (hierbench.data.download). Every failure is one
+sidecar <file>.json in that folder records the first arrival (hierbench.acquire.download). Every failure is one
 CheckpointError.
 """
 
@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from hierbench.data.cache import cache_dir
-from hierbench.data.download import (
+from hierbench.acquire.download import (
     DownloadError,
     Expected,
     ask_hub,
@@ -26,10 +25,11 @@ from hierbench.data.download import (
     sha256,
     usable,
 )
+from hierbench.cache import cache_dir
 from hierbench.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from hierbench.registry import ModelEntry
+    from hierbench.models.catalog import ModelEntry
 
 __all__ = ["SNAPSHOT_FILES", "checkpoint", "hub_offline", "hub_snapshot", "sha256"]
 

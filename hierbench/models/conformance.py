@@ -1,6 +1,6 @@
 """Does an adapter keep its promises? A check for whoever writes one; ours run it in the tests.
 
-from hierbench.conformance import check_adapter
+from hierbench.models.conformance import check_adapter
 assert check_adapter(load("weights.pth")) == []
 """
 

@@ -19,13 +19,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from hierbench.data import manifests, prepare, prepared
-from hierbench.data.cache import cache_dir
+from hierbench.acquire import prepare
+from hierbench.acquire.verify import verify
+from hierbench.cache import cache_dir
+from hierbench.data import manifests, prepared
 from hierbench.data.datasets import Classification, ImageFiles
 from hierbench.data.locate import Locations, describe
 from hierbench.data.manifests import load_manifest
 from hierbench.data.readers import open_dataset
-from hierbench.data.verify import verify
 from hierbench.errors import DataError, MissingDataError, OutputError, UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -215,7 +216,8 @@ def test_what_makes_no_sense(source, tmp_path):
 KILLED = """
 import os, sys
 from pathlib import Path
-from hierbench.data import manifests, prepare
+from hierbench.data import manifests
+from hierbench.acquire import prepare
 manifests.register_manifest(sys.argv[1])
 prepare.SHARD_ROWS = 2
 make, seen = prepare._make_shard, []

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hierbench.data import export as exporting
+from hierbench.acquire import export as exporting
+from hierbench.acquire.export import export, extension
+from hierbench.acquire.prepare import prepare
+from hierbench.acquire.verify import pixel_fingerprint, verify
 from hierbench.data.contact_sheet import CELL, GAP, contact_sheet, said_of, write_contact_sheet
 from hierbench.data.datasets import Classification, Retrieval
-from hierbench.data.export import export, extension
 from hierbench.data.images import decode
 from hierbench.data.locate import Locations
 from hierbench.data.manifests import load_manifest
-from hierbench.data.prepare import prepare
 from hierbench.data.readers import open_dataset, open_folder
-from hierbench.data.verify import pixel_fingerprint, verify
 from hierbench.errors import DataError, UsageError
 
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hierbench.data import grit
-from hierbench.data.grit import Settings, prepare
 from hierbench.errors import DataError, OutputError, UsageError
+from hierbench.reference.training import grit
 from hierbench.reference.training.batches import Batches
 from hierbench.reference.training.config import DataConfig
+from hierbench.reference.training.grit import Settings, prepare
 from hierbench.reference.training.shards import Stream, find_shards, parse_grit, read_stream
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -221,7 +221,7 @@ def test_workers_change_nothing(raw, tmp_path):
 KILLED = """
 import os, sys
 from pathlib import Path
-from hierbench.data import grit
+from hierbench.reference.training import grit
 write, seen = grit._prepared, []
 def count_and_die(*arguments):
     seen.append(1)

@@ -18,13 +18,14 @@ from typing import Any
 
 import torch
 
-from hierbench import distributed, encoding, provenance, results
+from hierbench import results
 from hierbench.contracts import ModelAdapter, ModelCard, Task
 from hierbench.data.datasets import spread
+from hierbench.engine import distributed, encoding, provenance
+from hierbench.engine.setup import Model, RunModel, Setup
+from hierbench.engine.store import EmbeddingStore, MemoryStore
 from hierbench.errors import HierbenchError, MissingDataError
 from hierbench.results import Items, Record, Results
-from hierbench.run_setup import Model, RunModel, Setup
-from hierbench.store import EmbeddingStore, MemoryStore
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ def run(
     checkpoint, name), adapter objects. `tasks`: names or task objects; or a `suite` (default "argent"). `data`:
     paths by dataset name; `data_dir`: a folder with one folder a dataset. `out`: the folder for the records; what
     lies there already is kept and not repeated, where model, data and options are the same (None = nothing is
-    written). `device`: auto, cpu, cuda, cuda:1, mps. Further options: see `hierbench.run_setup.Options`.
+    written). `device`: auto, cpu, cuda, cuda:1, mps. Further options: see `hierbench.engine.setup.Options`.
 
     A model that cannot be loaded or a task that fails gives a record with an `error`, and the others go on; a task
     whose data is absent or that says nothing about the model's geometry is `skipped`. Under torchrun rank 0 returns

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from hierbench.conformance import TEXTS, check_adapter
 from hierbench.contracts import Fit
-from hierbench.registry import load_model
+from hierbench.models.conformance import TEXTS, check_adapter
+from hierbench.models.reference import load_model
 
 GOOD = load_model("random")
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch.distributed as dist
 
-from hierbench.encoding import Job
+from hierbench.engine.encoding import Job
 from hierbench.errors import EncodingError, HierbenchError
 
 PATIENCE = timedelta(

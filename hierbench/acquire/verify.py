@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hierbench.acquire.prepare import check
 from hierbench.data import prepared
 from hierbench.data.locate import Locations
 from hierbench.data.manifests import load_manifest
-from hierbench.data.pool import each
-from hierbench.data.prepare import check
 from hierbench.data.prepared import PreparedCounts, Record
 from hierbench.errors import DataError
+from hierbench.pool import each
 from hierbench.progress import Progress, choose
 
 PART = 512  # images that a process checks at a time

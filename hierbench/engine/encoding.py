@@ -36,9 +36,9 @@ from hierbench.contracts import (
     ModelCard,
 )
 from hierbench.data.images import decode
+from hierbench.engine.store import EmbeddingStore, MemoryStore
 from hierbench.errors import EncodingError, HierbenchError
 from hierbench.progress import Progress, Quiet
-from hierbench.store import EmbeddingStore, MemoryStore
 
 log = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from hierbench.cache import cache_dir
 from hierbench.contracts import ModelCard
-from hierbench.data.cache import cache_dir
 from hierbench.errors import OutputError
 from hierbench.files import replacing
 

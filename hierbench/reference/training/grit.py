@@ -21,9 +21,9 @@ from typing import Any
 from PIL import Image
 
 from hierbench.data.images import MAX_ASPECT, decode
-from hierbench.data.pool import each
 from hierbench.errors import DataError, OutputError, UsageError
 from hierbench.files import replacing
+from hierbench.pool import each
 from hierbench.progress import Progress, choose
 
 FORMAT = 1

@@ -1,0 +1,60 @@
+"""Code that is found rather than imported by name: files of a package folder, entry points, files of the user's own."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from importlib import resources
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hierbench.errors import UsageError
+
+
+def package_files(package: str, suffix: str) -> list[Path]:
+    """Public files of a package folder, sorted; names with a leading underscore are helpers, not entries."""
+    return sorted(
+        Path(str(entry))
+        for entry in resources.files(package).iterdir()
+        if entry.name.endswith(suffix) and not entry.name.startswith("_")
+    )
+
+
+def summary(path: Path) -> str:
+    """First line of a file's docstring, read without running the file."""
+    try:
+        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"), path.name)) or ""
+    except (OSError, SyntaxError, ValueError) as error:
+        raise UsageError(f"adapter file {path} cannot be read as Python: {error}") from error
+    return docstring.partition("\n")[0]
+
+
+def import_entry(point: EntryPoint, kind: str) -> Any:
+    """What an entry point names; any failure of the import as one UsageError."""
+    try:
+        return point.load()
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{kind} {point.name} ({point.value}) does not import: {reason(error)}") from error
+
+
+def reason(error: BaseException) -> str:
+    """An error of foreign code in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def module_from_file(path: Path) -> ModuleType:
+    """A user's own file as a module, imported once a process. Raises UsageError where it does not import."""
+    name = f"hierbench_user_adapter_{path.stem}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except (Exception, SystemExit) as error:
+            del sys.modules[name]
+            raise UsageError(f"adapter file {path} does not import: {reason(error)}") from error
+    return sys.modules[name]
