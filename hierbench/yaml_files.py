@@ -7,7 +7,7 @@ bytes, `MAX_DEPTH` levels and `MAX_NODES` values.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -28,8 +28,8 @@ def read_yaml(path: str | Path, what: str, error: type[HierbenchError] = DataErr
     """The mapping in a YAML file; an empty file is an empty mapping.
 
     `what` names the kind of file in messages (`manifest`, `config`). Raises `error`, with path and line: no such file,
-    none that holds bytes, too large, not UTF-8, not YAML, nested too deeply, a key twice, aliases that multiply, a value
-    that its tag does not fit, keys that are no text, or something else than a mapping.
+    none that holds bytes, too large, not UTF-8, not YAML, nested too deeply, a key twice, aliases that multiply, a
+    value that its tag does not fit, keys that are no text, or something else than a mapping.
     """
     path = Path(path)
     try:
@@ -79,7 +79,7 @@ def _check_bounds(text: str) -> None:
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
                 problem = f"the alias *{event.anchor} stands for nothing before it"
-            total += sizes.get(event.anchor, 0)
+            total += sizes.get(event.anchor or "", 0)
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = open_.pop()
             if anchor:
@@ -95,7 +95,7 @@ def _check_bounds(text: str) -> None:
         if total > MAX_NODES:
             problem = f"more than {MAX_NODES:,} values, aliases written out"
         if problem:
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=cast(Any, event.start_mark))
 
 
 class _Strict(_Parser):

@@ -180,6 +180,7 @@ class Manifest(_Strict):
     @model_validator(mode="before")
     @classmethod
     def _from_the_miniature(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        templates: tuple[str, ...]
         match fields.get("miniature"):
             case "kinds" | "objects":
                 classes = {kind.synset: kind.name for kind in KINDS}
