@@ -113,7 +113,8 @@ class ProtocolAware(Protocol):
 class ImageSource(Protocol):
     """A set of encoded images by id; `read` gives the bytes as published (JPEG, PNG, …)."""
 
-    ids: Sequence[str]
+    @property
+    def ids(self) -> Sequence[str]: ...
 
     def read(self, image_id: str) -> bytes: ...
 

@@ -1,4 +1,4 @@
-"""Writing files whole or not at all, and names that are safe as file names."""
+"""Writing files whole or not at all, names that are safe as file names, and files that can be read to an end."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import hashlib
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from hierbench.errors import DataError
 
 
 @contextmanager
@@ -24,6 +27,18 @@ def replacing(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def regular_file(path: Path, what: str = "file") -> Path:
+    """`path`, where it is a file that holds bytes (links are followed): a FIFO or a device would never end.
+
+    Raises DataError for a folder, FIFO, socket or device, OSError where there is nothing.
+    """
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode):
+        kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket"}
+        raise DataError(f"{what} {path} is a {kinds.get(stat.S_IFMT(mode), 'device')}, not a file: remove it")
+    return path
 
 
 def safe_name(name: str) -> str:

@@ -18,8 +18,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from hierbench.data.datasets import Classification, MultiLabel, Retrieval
-from hierbench.data.prepared import Record
+from hierbench.data.datasets import AnyDataset, Classification, MultiLabel, Retrieval
 from hierbench.errors import OutputError, UsageError
 from hierbench.files import safe_name
 from hierbench.progress import Progress, choose
@@ -30,7 +29,7 @@ SHARD_BYTES = 1_000_000_000
 SPLIT = "test"  # what CLIP Benchmark asks for unless told otherwise
 
 
-def export(record: Record, form: str, out: Path, progress: Progress | bool | None = None) -> int:
+def export(record: AnyDataset, form: str, out: Path, progress: Progress | bool | None = None) -> int:
     """Write a dataset into the new folder `out` in one of `FORMATS` -> the number of images.
 
     Raises UsageError: no such format, one that cannot hold this kind of dataset, `out` is not empty; DataError for
@@ -71,7 +70,7 @@ def extension(content: bytes) -> str:
     return "webp" if content[:4] == b"RIFF" and content[8:12] == b"WEBP" else "jpg"
 
 
-def _wds(record: Record, folder: Path):
+def _wds(record: AnyDataset, folder: Path):
     """Stops after each image. Images other than JPEG, PNG and WebP are called jpg, or CLIP Benchmark would not see
     them; its reader looks at the content.
     """
@@ -108,7 +107,7 @@ def _wds(record: Record, folder: Path):
         _write(folder / "zeroshot_classification_templates.txt", templates)
 
 
-def _wds_annotation(record: Record):
+def _wds_annotation(record: AnyDataset):
     """CLIP Benchmark's word for the kind of dataset, and a function from a row to suffix and bytes."""
     if isinstance(record, Classification):
         return "classification", lambda row: ("cls", str(int(record.labels[row])).encode())

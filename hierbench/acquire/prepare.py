@@ -27,10 +27,10 @@ from hierbench.acquire import archives
 from hierbench.acquire.download import DownloadError, Expected, download, hub_dataset, recorded_from
 from hierbench.cache import cache_dir
 from hierbench.data import prepared
-from hierbench.data.datasets import CaptionChains, Classification, MultiLabel, Retrieval, spread
+from hierbench.data.datasets import AnyDataset, CaptionChains, Classification, MultiLabel, Retrieval, spread
 from hierbench.data.locate import Locations
 from hierbench.data.manifests import Manifest, load_manifest
-from hierbench.data.prepared import Info, Origin, PreparedCounts, Record, Shard
+from hierbench.data.prepared import Info, Origin, PreparedCounts, Shard
 from hierbench.data.readers import open_folder
 from hierbench.data.readers._files import first_few
 from hierbench.data.readers._labels import OTHER_SPLIT
@@ -221,7 +221,7 @@ def _put_in_place(made: Path, target: Path, staging: Path) -> None:
 
 def _open_given(
     manifest: Manifest, given: Sequence[Path], staging: Path, progress: Progress
-) -> tuple[Record, _Source]:
+) -> tuple[AnyDataset, _Source]:
     places = tuple(str(path.resolve()) for path in given)
     if len(given) == 1 and given[0].is_dir():
         source = _Source(given[0], Origin(kind="folder", places=places))
@@ -233,7 +233,7 @@ def _open_given(
 
 def _open_downloaded(
     manifest: Manifest, staging: Path, progress: Progress, notes: list[str]
-) -> tuple[Record, _Source]:
+) -> tuple[AnyDataset, _Source]:
     """The first source of the manifest that can be had. Raises MissingDataError with what to do by hand."""
     by_hand = " ".join(
         dict.fromkeys(
@@ -339,11 +339,11 @@ def _unpacked(files: Sequence[Path], staging: Path, progress: Progress) -> Path:
     return folder
 
 
-def _open(manifest: Manifest, source: _Source, staging: Path, progress: Progress) -> Record:
+def _open(manifest: Manifest, source: _Source, staging: Path, progress: Progress) -> AnyDataset:
     """The dataset in a folder; where no reader knows the folder and it holds archives, in those."""
 
-    def read() -> Record:
-        return open_folder(manifest, source.folder, "released", "default", Locations())
+    def read() -> AnyDataset:
+        return open_folder(manifest, source.folder, locations=Locations())
 
     try:
         return read()
@@ -387,7 +387,7 @@ def _stamp(file: Path) -> list[int]:
 # ---------------------------------------------------------------------------------------------------- counting
 
 
-def check(manifest: Manifest, record: Record) -> tuple[PreparedCounts, list[str]]:
+def check(manifest: Manifest, record: AnyDataset) -> tuple[PreparedCounts, list[str]]:
     """Counts of a dataset, and in words what differs from the manifest's.
 
     Raises DataError for what no subset of the dataset can be: no images, an id twice, a label outside the classes.
@@ -473,7 +473,7 @@ class _Plan:
         return [(n, range(start, min(start + self.rows, self.images))) for n, start in enumerate(starts)]
 
 
-def _plan(record: Record, source: _Source, staging: Path) -> _Plan:
+def _plan(record: AnyDataset, source: _Source, staging: Path) -> _Plan:
     """Cut the dataset into shards; checks the space, and throws away shards of another plan."""
     ids = record.images.ids
     sampled = [ids[row] for row in spread(len(ids), SAMPLED)]
@@ -500,7 +500,7 @@ def _plan(record: Record, source: _Source, staging: Path) -> _Plan:
 
 
 def _write_shards(
-    record: Record, plan: _Plan, staging: Path, workers: int, progress: Progress
+    record: AnyDataset, plan: _Plan, staging: Path, workers: int, progress: Progress
 ) -> tuple[int, list[Shard]]:
     """Write the shards that are not finished yet -> the content fingerprint's number, and all shards in order."""
     columns = prepared.annotation(record)
@@ -521,7 +521,7 @@ def _write_shards(
 
 
 def _make_shard(
-    record: Record, kind: str, columns: dict[str, list[Any]], item: tuple[int, range], staging: Path
+    record: AnyDataset, kind: str, columns: dict[str, list[Any]], item: tuple[int, range], staging: Path
 ) -> tuple[int, Shard, int]:
     number, rows = item
     path = staging / "prepared" / f"images-{number:05d}.parquet"
@@ -550,7 +550,7 @@ def _finished(path: Path, account: Path) -> tuple[Shard, int] | None:
 
 
 def write_rows(
-    sink: Any, record: Record, kind: str, columns: dict[str, list[Any]], rows: Sequence[int]
+    sink: Any, record: AnyDataset, kind: str, columns: dict[str, list[Any]], rows: Sequence[int]
 ) -> int:
     """Write some images of a record as one parquet file -> the sum of their digests.
 

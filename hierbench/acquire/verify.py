@@ -11,9 +11,10 @@ from typing import Any
 
 from hierbench.acquire.prepare import check
 from hierbench.data import prepared
+from hierbench.data.datasets import AnyDataset
 from hierbench.data.locate import Locations
 from hierbench.data.manifests import load_manifest
-from hierbench.data.prepared import PreparedCounts, Record
+from hierbench.data.prepared import PreparedCounts
 from hierbench.errors import DataError
 from hierbench.pool import each
 from hierbench.progress import Progress, choose
@@ -85,7 +86,7 @@ def verify(
     )
 
 
-def pixel_fingerprint(record: Record, workers: int = 1) -> str:
+def pixel_fingerprint(record: AnyDataset, workers: int = 1) -> str:
     """Fingerprint of decoded pixels and annotation in any order, image ids left out. Raises DataError."""
     _, seen = _digests(record, True, workers, choose(False))
     return prepared.as_fingerprint(seen)
@@ -114,7 +115,7 @@ def _hashed(folder: Path, shard: prepared.Shard) -> tuple[str, str, str]:
         raise DataError(f"{folder / shard.name} cannot be read: {error.strerror or error}") from error
 
 
-def _digests(record: Record, pixels: bool, workers: int, progress: Progress) -> tuple[int, int | None]:
+def _digests(record: AnyDataset, pixels: bool, workers: int, progress: Progress) -> tuple[int, int | None]:
     """The numbers behind the fingerprints of content and, where asked for, of pixels."""
     columns = prepared.annotation(record)
     total = len(record.images.ids)
@@ -133,7 +134,7 @@ def _digests(record: Record, pixels: bool, workers: int, progress: Progress) -> 
 
 
 def _digest(
-    record: Record, columns: dict[str, list[Any]], rows: Sequence[int], pixels: bool
+    record: AnyDataset, columns: dict[str, list[Any]], rows: Sequence[int], pixels: bool
 ) -> tuple[int, int]:
     contents, seen = [], []
     for row in rows:

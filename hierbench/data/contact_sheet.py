@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from hierbench.data.datasets import CaptionChains, Classification, MultiLabel, spread
+from hierbench.data.datasets import AnyDataset, CaptionChains, Classification, MultiLabel, spread
 from hierbench.data.images import decode
-from hierbench.data.prepared import Record
 from hierbench.errors import UsageError
 from hierbench.files import replacing
 
@@ -23,7 +22,7 @@ LINES = 4
 LETTERS = 27  # a line of text holds about so many
 
 
-def contact_sheet(record: Record, count: int = 20) -> Image.Image:
+def contact_sheet(record: AnyDataset, count: int = 20) -> Image.Image:
     """At most `count` images, evenly spread over the dataset, scaled into squares, with what is said of them.
 
     Raises DataError for an image that cannot be read, UsageError for a count below one.
@@ -48,7 +47,7 @@ def contact_sheet(record: Record, count: int = 20) -> Image.Image:
     return sheet
 
 
-def write_contact_sheet(record: Record, path: Path, count: int = 20) -> None:
+def write_contact_sheet(record: AnyDataset, path: Path, count: int = 20) -> None:
     """`contact_sheet` as a PNG file, whole or not at all."""
     buffer = io.BytesIO()
     contact_sheet(record, count).save(buffer, "PNG")
@@ -56,7 +55,7 @@ def write_contact_sheet(record: Record, path: Path, count: int = 20) -> None:
         temporary.write_bytes(buffer.getvalue())
 
 
-def said_of(record: Record, row: int) -> list[str]:
+def said_of(record: AnyDataset, row: int) -> list[str]:
     """What a dataset says of an image: the class's name, the names present, the captions from general to specific."""
     if isinstance(record, Classification):
         label = int(record.labels[row])

@@ -56,8 +56,10 @@ class Classification:
     images: ImageSource
     labels: np.ndarray  # (len(images.ids),) int64 in [0, num_classes)
     class_ids: tuple[str, ...]  # the dataset's own ids in label order (WordNet ids for ImageNet)
-    class_names: tuple[str, ...]
-    templates: tuple[str, ...]  # each holds one {}
+    class_names: tuple[
+        str, ...
+    ] = ()  # in label order; what opens a dataset attaches it (`hierbench.data.naming`)
+    templates: tuple[str, ...] = ()  # each holds one {}; attached as well
     taxonomy: str | None = None  # name under data_manifests/taxonomies
     variant: str = (
         ""  # what sets these images apart from the protocol's split; becomes part of the protocol's name
@@ -65,7 +67,7 @@ class Classification:
 
     @property
     def num_classes(self) -> int:
-        return len(self.class_names)
+        return len(self.class_ids)
 
     def facts(self) -> bytes:
         return _canonical(self.name, list(self.images.ids), self.labels.tolist(), list(self.class_ids))
@@ -84,14 +86,16 @@ class MultiLabel:
     images: ImageSource
     present: np.ndarray  # (len(images.ids), classes) bool
     class_ids: tuple[str, ...]  # the dataset's own ids in the order of the columns
-    class_names: tuple[str, ...]
-    templates: tuple[str, ...]  # each holds one {}
+    class_names: tuple[
+        str, ...
+    ] = ()  # in label order; what opens a dataset attaches it (`hierbench.data.naming`)
+    templates: tuple[str, ...] = ()  # each holds one {}; attached as well
     ignored: np.ndarray | None = None  # as `present`: neither positive nor negative (VOC's difficult objects)
     variant: str = ""  # as in Classification
 
     @property
     def num_classes(self) -> int:
-        return len(self.class_names)
+        return len(self.class_ids)
 
     def facts(self) -> bytes:
         ignored = None if self.ignored is None else self.ignored.astype(int).tolist()
@@ -155,6 +159,9 @@ class CaptionChains:
             captions=tuple(self.captions[row] for row in rows),
             owner=np.array([position[old] for old in self.owner[rows].tolist()], np.int64),
         )
+
+
+AnyDataset = Classification | MultiLabel | Retrieval | CaptionChains
 
 
 def subset(images: ImageSource, rows: Sequence[int]) -> Subset:

@@ -15,7 +15,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from hierbench import taxonomy
@@ -24,6 +23,7 @@ from hierbench.errors import DataError, HierbenchError, UsageError
 from hierbench.miniature.captions import BACKGROUND_TEMPLATES, COLOUR_TEMPLATES, THING_TEMPLATES
 from hierbench.miniature.vocabulary import BACKGROUNDS, COLOURS, KINDS
 from hierbench.names import lookup
+from hierbench.yaml_files import read_yaml
 
 PROTOCOLS = ("released", "corrected")
 """`released` is what the released evaluators do, errors included; `corrected` mends them."""
@@ -34,6 +34,7 @@ REGIMES = ("default", "photo")
 PHOTO = "a photo of a {}."
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Template = Annotated[str, StringConstraints(max_length=1_000)]
 Url = Annotated[str, StringConstraints(pattern=r"^(https?|ftp)://[^\s/]+/\S*$")]
 Repo = Annotated[str, StringConstraints(pattern=r"^[\w.-]+/[\w.-]+$")]
 Count = Annotated[int, Field(ge=0)]
@@ -132,7 +133,7 @@ class Manifest(_Strict):
     corrected_names: dict[str, Text] = {}  # names that the corrected protocol puts in their place
     aliases: dict[str, str] = {}  # what else sources call a class -> class id
     names_hash: str | None = None  # see `names_hash`
-    templates: tuple[str, ...] = ()  # prompts, {} is the class name
+    templates: tuple[Template, ...] = Field(default=(), max_length=1_000)  # prompts, {} is the class name
     taxonomy: str | None = None  # tree over the classes, under data_manifests/taxonomies
 
     @property
@@ -179,6 +180,7 @@ class Manifest(_Strict):
     @model_validator(mode="before")
     @classmethod
     def _from_the_miniature(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        templates: tuple[str, ...]
         match fields.get("miniature"):
             case "kinds" | "objects":
                 classes = {kind.synset: kind.name for kind in KINDS}
@@ -196,7 +198,7 @@ class Manifest(_Strict):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         for template in self.templates:
-            if re.sub("[^{}]", "", template) != "{}":
+            if template.count("{}") != 1 or set("{}") & set(template.replace("{}", "")):
                 raise ValueError(f"templates: {template!r} must hold {{}} once and no other brace")
         if stray := [key for key in self.corrected_names if key not in self.classes]:
             raise ValueError(f"corrected_names: {stray[0]} is not among the classes")
@@ -259,19 +261,7 @@ def load_manifest_file(path: str | Path) -> Manifest:
     Raises DataError: no such file, no YAML, or which field is wrong.
     """
     path = Path(path)
-    try:
-        fields = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)
-    except OSError as error:
-        raise DataError(f"manifest {path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"manifest {path} is not UTF-8 text (byte {error.start})") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f", line {mark.line + 1}" if mark else ""
-        raise DataError(f"manifest {path}{place}: {getattr(error, 'problem', None) or 'not YAML'}") from error
-    if not isinstance(fields, dict):
-        found = "nothing" if fields is None else type(fields).__name__
-        raise DataError(f"manifest {path}: expected fields (title, reader, tasks, …), found {found}")
+    fields = read_yaml(path, "manifest")
     try:
         return Manifest.model_validate({"name": path.stem, **fields})
     except ValidationError as error:
@@ -299,20 +289,6 @@ def _files() -> Mapping[str, Path]:
 @cache
 def _read(path: Path) -> Manifest:
     return load_manifest_file(path)
-
-
-class _UniqueKeys(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-    """YAML takes the last of two equal keys without a word; a class given twice must not pass."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if str(key.value) in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"{key.value!r} stands there twice", problem_mark=key.start_mark
-                )
-            seen.add(str(key.value))
-        return super().construct_mapping(node, deep)
 
 
 def _first(error: ValidationError) -> str:

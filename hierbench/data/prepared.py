@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from hierbench.data.datasets import CaptionChains, Classification, MultiLabel, Retrieval
+from hierbench.data.datasets import AnyDataset, CaptionChains, Classification, MultiLabel, Retrieval
 from hierbench.data.manifests import Manifest
 from hierbench.errors import DataError
 
@@ -32,8 +32,6 @@ SCHEMA = 1
 GROUP_BYTES = 2 << 20  # of images in a row group: what a random access reads
 GROUP_ROWS = 1024
 GROUPS_KEPT = 8  # row groups that a process keeps in memory
-
-Record = Classification | Retrieval | MultiLabel | CaptionChains
 
 
 class _Strict(BaseModel):
@@ -101,10 +99,10 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return (folder / RECORD).is_file()
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Record:
+def read(manifest: Manifest, folder: Path) -> AnyDataset:
     """The dataset as the reader of its source gave it: same ids, order and annotation.
 
-    Names and prompts are the manifest's. Raises DataError: another dataset, an unknown schema, missing or damaged
+    Raises DataError: another dataset, an unknown schema, missing or damaged
     shards, a label that is none of the manifest's classes.
     """
     info = load(folder)
@@ -115,24 +113,16 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Recor
     columns = _columns(folder, info)
     images = PreparedImages(folder, [(shard.name, shard.rows) for shard in info.shards], columns.pop("id"))
     where = f"dataset {manifest.name} in {folder}"
-    names = {
-        "class_ids": manifest.class_ids,
-        "class_names": manifest.class_names(protocol),
-        "templates": manifest.prompts(prompts),
-    }
     if info.kind == "classification":
         label_of = {class_id: label for label, class_id in enumerate(manifest.class_ids)}
         labels = _labels(columns["label"], label_of, where)
-        return Classification(
-            info.name, images, labels, **names, taxonomy=manifest.taxonomy, variant=info.variant
-        )
+        return Classification(info.name, images, labels, manifest.class_ids, variant=info.variant)
     if info.kind == "multilabel":
-        if info.classes is not None:
-            names |= {"class_ids": tuple(info.classes), "class_names": tuple(info.classes.values())}
-        label_of = {class_id: label for label, class_id in enumerate(names["class_ids"])}
+        class_ids = manifest.class_ids if info.classes is None else tuple(info.classes)
+        label_of = {class_id: label for label, class_id in enumerate(class_ids)}
         present = _matrix(columns["labels"], label_of, where)
         ignored = _matrix(columns["ignored"], label_of, where) if "ignored" in columns else None
-        return MultiLabel(info.name, images, present, **names, ignored=ignored, variant=info.variant)
+        return MultiLabel(info.name, images, present, class_ids, ignored=ignored, variant=info.variant)
     if info.kind == "retrieval":
         captions, owner = _flattened(columns["captions"], columns["caption_rows"], where)
         return Retrieval(info.name, images, tuple(captions), owner, variant=info.variant)
@@ -312,12 +302,12 @@ def _flattened(items: Sequence[Sequence[Any]], rows: Sequence[Sequence[int]], wh
 # ------------------------------------------------------------------------------------------ what is written
 
 
-def kind_of(record: Record) -> str:
+def kind_of(record: AnyDataset) -> str:
     """Key of `KINDS`."""
     return next(kind for kind, cls in KINDS.items() if isinstance(record, cls))
 
 
-def annotation(record: Record) -> dict[str, list[Any]]:
+def annotation(record: AnyDataset) -> dict[str, list[Any]]:
     """The columns of a record besides id and image, one entry an image."""
     count = len(record.images.ids)
     if isinstance(record, Classification):

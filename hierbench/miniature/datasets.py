@@ -9,8 +9,9 @@ from functools import cache
 
 import numpy as np
 
-from hierbench.data.datasets import CaptionChains, Classification, MultiLabel, Retrieval
+from hierbench.data.datasets import AnyDataset, CaptionChains, Classification, MultiLabel, Retrieval
 from hierbench.data.manifests import Manifest, load_manifest
+from hierbench.data.naming import Words
 from hierbench.errors import UnknownNameError
 from hierbench.miniature.captions import LEVELS, Caption, captions_at, chain, part_captions
 from hierbench.miniature.scenes import SPLITS, Box, Scene, all_scenes, render, scene
@@ -61,15 +62,14 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
 # -------------------------------------------------------------------------------------------------- for tasks
 
 
-def dataset(name: str) -> Classification | MultiLabel | Retrieval | CaptionChains:
+def dataset(name: str) -> AnyDataset:
     """A dataset of the miniature by the name of its manifest, as `hierbench.data.readers` opens it."""
-    return open_dataset(load_manifest(name), "released", "default")
+    manifest = load_manifest(name)
+    return Words.of(manifest).given_to(read(manifest))
 
 
-def open_dataset(
-    manifest: Manifest, protocol: str, prompts: str
-) -> Classification | MultiLabel | Retrieval | CaptionChains:
-    """What the reader `miniature` makes of a manifest. Raises UnknownNameError for a name not ours."""
+def read(manifest: Manifest) -> AnyDataset:
+    """Ids and class ids of a dataset of the miniature. Raises UnknownNameError for a name not ours."""
     match manifest.name:
         case "miniature-things":
             kinds = [kind.name for kind in KINDS]
@@ -83,14 +83,7 @@ def open_dataset(
             labels = [list(BACKGROUNDS).index(scene.background) for scene in chosen]
         case "miniature-objects":
             images, present = multilabel()
-            return MultiLabel(
-                name=manifest.name,
-                images=images,
-                present=present,
-                class_ids=manifest.class_ids,
-                class_names=manifest.class_names(protocol),
-                templates=manifest.prompts(prompts),
-            )
+            return MultiLabel(manifest.name, images, present, manifest.class_ids)
         case "miniature":
             return _retrieval(manifest.name)
         case "miniature-chains":
@@ -99,15 +92,7 @@ def open_dataset(
             raise UnknownNameError(
                 f"no dataset {name!r} in the miniature: its manifest cannot be one of a user's"
             )
-    return Classification(
-        name=manifest.name,
-        images=_images(chosen),
-        labels=np.array(labels, np.int64),
-        class_ids=manifest.class_ids,
-        class_names=manifest.class_names(protocol),
-        templates=manifest.prompts(prompts),
-        taxonomy=manifest.taxonomy,
-    )
+    return Classification(manifest.name, _images(chosen), np.array(labels, np.int64), manifest.class_ids)
 
 
 def multilabel() -> tuple[MiniatureImages, np.ndarray]:

@@ -136,7 +136,7 @@ def test_files_are_listed_without_asking_for_their_status(imagenet, monkeypatch)
         monkeypatch.setattr(
             os, call, lambda path, *a, true=true, **k: asked.append(str(path)) or true(path, *a, **k)
         )
-    imagefolder.read(load_manifest("imagenet"), imagenet, "released", "default")
+    imagefolder.read(load_manifest("imagenet"), imagenet)
     assert not [path for path in asked if path.lower().endswith((".jpg", ".jpeg", ".png", ".webp"))]
 
 

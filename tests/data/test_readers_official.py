@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from hierbench.data.locate import Locations
-from hierbench.data.manifests import load_manifest
+from hierbench.data.manifests import Manifest, load_manifest
 from hierbench.data.readers import (
     READERS,
     _png,
@@ -389,7 +389,7 @@ def test_two_names_of_one_class(source, layouts):
     names = [*layouts.STL10[:4], "Air-Plane", *layouts.STL10[5:]]
     layouts.put(made.folder / "stl10_binary" / "class_names.txt", layouts.lines(names))
     manifest = load_manifest("stl10")
-    aliased = manifest.model_copy(update={"corrected_names": {"airplane": "air plane"}})
+    aliased = Manifest.model_validate(manifest.model_dump() | {"corrected_names": {"airplane": "air plane"}})
     with pytest.raises(
         DataError, match="has two names, 'airplane' and 'Air-Plane', for the class 'airplane'"
     ):

@@ -153,4 +153,4 @@ def test_a_name_that_is_no_dataset_of_the_miniature():
         miniature.dataset("miniature-tings")
     foreign = load_manifest("miniature").model_copy(update={"name": "mine"})
     with pytest.raises(UnknownNameError, match="mine"):
-        datasets.open_dataset(foreign, "released", "default")
+        datasets.read(foreign)

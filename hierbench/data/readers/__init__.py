@@ -1,8 +1,8 @@
-"""Readers of published layouts: from a folder and a manifest to a record of `hierbench.data.datasets`.
+"""Readers of published layouts: from a folder and a manifest to a dataset of `hierbench.data.datasets`.
 
 A reader is a module with `NAME`, `fits(manifest, folder)` (a quick look at names) and
-`read(manifest, folder, protocol, prompts)`. Each dataset's official layout has one; the generic layouts serve every
-dataset.
+`read(manifest, folder)`, which gives ids and class ids; names and prompts are attached here, where a dataset is opened.
+Each dataset's official layout has one; the generic layouts serve every dataset.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from pathlib import Path
 from types import ModuleType
 
 from hierbench.data import prepared
-from hierbench.data.datasets import CaptionChains, Classification, MultiLabel, Retrieval
+from hierbench.data.datasets import AnyDataset
 from hierbench.data.locate import Locations, missing
 from hierbench.data.manifests import Manifest, load_manifest
+from hierbench.data.naming import Words
 from hierbench.data.readers import (
     aircraft,
     caltech101,
@@ -45,8 +46,6 @@ from hierbench.data.readers import (
 from hierbench.data.readers._labels import OTHER_SPLIT
 from hierbench.errors import DataError, MissingDataError
 
-Record = Classification | Retrieval | MultiLabel | CaptionChains
-
 GENERIC = (hf_parquet, wds, tfds, imagefolder)
 """Layouts that serve datasets of many kinds, in the order in which they are tried."""
 
@@ -63,7 +62,7 @@ READERS: dict[str, ModuleType] = {
 
 def open_dataset(
     name: str, locations: Locations, *, protocol: str = "released", prompts: str = "default"
-) -> Record:
+) -> AnyDataset:
     """Open a dataset where `locations` finds it: captions and labels are read, images only listed.
 
     `protocol` decides the class names, `prompts` the templates (both in `hierbench.data.manifests`).
@@ -71,18 +70,18 @@ def open_dataset(
     given explicitly) does not exist or is damaged; UsageError for an unknown protocol or prompt regime.
     """
     manifest = load_manifest(name)
-    manifest.class_names(protocol), manifest.prompts(prompts)  # refuse unknown ones for every kind of dataset
+    words = Words.of(manifest, protocol, prompts)
     if manifest.reader == "miniature":
         from hierbench.miniature import datasets
 
-        return datasets.open_dataset(manifest, protocol, prompts)
+        return words.given_to(datasets.read(manifest))
     folder = locations.find(name)
     if folder is None:
         raise MissingDataError(missing(manifest))
     if not folder.is_dir():
         what = "is not a folder" if folder.exists() else "does not exist"
         raise DataError(f"dataset {name}: {folder} {what}: give --data {name}=PATH of its folder")
-    return open_folder(manifest, folder, protocol, prompts, locations)
+    return words.given_to(_read(manifest, folder, locations))
 
 
 def open_folder(
@@ -91,22 +90,26 @@ def open_folder(
     protocol: str = "released",
     prompts: str = "default",
     locations: Locations | None = None,
-) -> Record:
+) -> AnyDataset:
     """Open a dataset in the given folder by the first reader that fits: the prepared form, the dataset's official
     layout, then the generic ones. `locations` finds the dataset whose images another one borrows.
 
     Raises DataError: no reader fits (with what the official one misses), or what fits is damaged.
     """
+    return Words.of(manifest, protocol, prompts).given_to(_read(manifest, folder, locations))
+
+
+def _read(manifest: Manifest, folder: Path, locations: Locations | None) -> AnyDataset:
     own = READERS[manifest.reader]
     extra = {"locations": locations} if own is hierarcaps else {}
     for module in (prepared, own):
         if module.fits(manifest, folder):
-            return module.read(manifest, folder, protocol, prompts, **(extra if module is own else {}))
+            return module.read(manifest, folder, **(extra if module is own else {}))
     for module in GENERIC:
         if module.fits(manifest, folder):
-            return _not_a_slice(manifest, module, module.read(manifest, folder, protocol, prompts))
+            return _not_a_slice(manifest, module, module.read(manifest, folder))
     try:
-        return own.read(manifest, folder, protocol, prompts, **extra)
+        return own.read(manifest, folder, **extra)
     except MissingDataError:
         raise
     except DataError as error:
@@ -114,8 +117,8 @@ def open_folder(
         raise DataError(f"{error} (nor is it in one of the layouts prepared, {others})") from error
 
 
-def _not_a_slice(manifest: Manifest, module: ModuleType, record: Record) -> Record:
+def _not_a_slice(manifest: Manifest, module: ModuleType, dataset: AnyDataset) -> AnyDataset:
     """Mark a part of a split that is a slice of TFDS' order: outside of TFDS nothing tells which part it is."""
     sliced = "[" in manifest.split and module is not tfds
-    whole = len(record.images.ids) == manifest.counts.images
-    return replace(record, variant=record.variant or OTHER_SPLIT) if sliced and not whole else record
+    whole = len(dataset.images.ids) == manifest.counts.images
+    return replace(dataset, variant=dataset.variant or OTHER_SPLIT) if sliced and not whole else dataset

@@ -83,8 +83,6 @@ def classification(
     manifest: Manifest,
     images: ImageSource,
     class_ids: Sequence[str],
-    protocol: str,
-    prompts: str,
     variant: str = "",
 ) -> Classification:
     """The record of images with one class id each (in the order of `images.ids`).
@@ -103,9 +101,6 @@ def classification(
         images=images,
         labels=np.array([position[class_id] for class_id in class_ids], np.int64),
         class_ids=manifest.class_ids,
-        class_names=manifest.class_names(protocol),
-        templates=manifest.prompts(prompts),
-        taxonomy=manifest.taxonomy,
         variant=variant or (OTHER_SPLIT if more else ""),
     )
 

@@ -15,17 +15,14 @@ def multilabel(
     manifest: Manifest,
     images: ImageSource,
     present: Sequence[Iterable[str]],
-    protocol: str,
-    prompts: str,
     ignored: Sequence[Iterable[str]] | None = None,
-    classes: dict[str, str] | None = None,
+    class_ids: Sequence[str] = (),
 ) -> MultiLabel:
     """Class ids present in (and neither counted as present nor as absent from) each image, as boolean matrices.
 
-    `classes`, id -> name, takes the place of the manifest's where that has none.
+    `class_ids` take the place of the manifest's where that has none.
     """
-    names = manifest.class_names(protocol) if classes is None else tuple(classes.values())
-    class_ids = manifest.class_ids if classes is None else tuple(classes)
+    class_ids = manifest.class_ids or tuple(class_ids)
     column = {class_id: k for k, class_id in enumerate(class_ids)}
 
     def matrix(rows: Sequence[Iterable[str]]) -> np.ndarray:
@@ -39,7 +36,5 @@ def multilabel(
         images=images,
         present=matrix(present),
         class_ids=class_ids,
-        class_names=names,
-        templates=manifest.prompts(prompts),
         ignored=None if ignored is None else matrix(ignored),
     )

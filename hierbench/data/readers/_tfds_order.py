@@ -74,8 +74,6 @@ def read_slice(
     root: Path,
     chosen: frozenset[str],
     everything: Mapping[str, int],
-    protocol: str,
-    prompts: str,
 ) -> Classification:
     """Those images of class folders under `root` that are in `chosen`, sorted; some may be missing.
 
@@ -98,7 +96,7 @@ def read_slice(
             f"dataset {manifest.name}: none of the images of {manifest.split} are in {root}: "
             f"they are named like {min(chosen)}"
         )
-    return classification(manifest, ImageFiles(root, tuple(ids)), [_above(i) for i in ids], protocol, prompts)
+    return classification(manifest, ImageFiles(root, tuple(ids)), [_above(i) for i in ids])
 
 
 def has_named_files(root: Path, classes: Sequence[str]) -> bool:

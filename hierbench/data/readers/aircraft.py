@@ -23,7 +23,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return find_root(folder, MARKS) is not None
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Classification:
+def read(manifest: Manifest, folder: Path) -> Classification:
     """The test images in the order of the list; ids are file names. Raises DataError."""
     root = find_root(folder, MARKS) or folder
     root = root / "data" if (root / "data").is_dir() else root
@@ -39,4 +39,4 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Class
         variants.append(variant)
     meaning = class_ids_of(manifest, variants, str(path))
     images = listed_images(manifest, needed(manifest, root, "images"), ids)
-    return classification(manifest, images, [meaning[variant] for variant in variants], protocol, prompts)
+    return classification(manifest, images, [meaning[variant] for variant in variants])

@@ -33,7 +33,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return _root(manifest, folder) is not None
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Classification:
+def read(manifest: Manifest, folder: Path) -> Classification:
     """The test images that are there, sorted; ids are paths in the folder of class folders.
 
     Raises DataError: no class folders, folders that are no class, files beyond those published.
@@ -61,7 +61,7 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Class
             )
         ids += [f"{name}/{file}" for file in files if f"{name}/{file}" not in training]
     class_ids = [image_id.partition("/")[0] for image_id in ids]
-    return classification(manifest, ImageFiles(root, tuple(ids)), class_ids, protocol, prompts, VARIANT)
+    return classification(manifest, ImageFiles(root, tuple(ids)), class_ids, VARIANT)
 
 
 def published_sizes(manifest: Manifest) -> dict[str, int]:

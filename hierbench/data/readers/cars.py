@@ -22,7 +22,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return find_root(folder, [*ANNOTATIONS, *META]) is not None
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Classification:
+def read(manifest: Manifest, folder: Path) -> Classification:
     """The test images in the order of the annotations; ids are file names.
 
     Raises DataError: files missing or damaged (`cars_test_annos.mat` has no labels), labels outside the names.
@@ -38,4 +38,4 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Class
     )
     pictures = needed(manifest, root, "cars_test/cars_test", "cars_test")  # some mirrors nest the folder
     images = listed_images(manifest, pictures, [str(name) for name in annotations["fname"]])
-    return classification(manifest, images, class_ids, protocol, prompts)
+    return classification(manifest, images, class_ids)

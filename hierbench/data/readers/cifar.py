@@ -52,7 +52,7 @@ VERSIONS = {
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchImages:
     """Images of a batch file, given as PNG; an id is the batch's name and the image's number in it."""
 
     path: Path
@@ -70,7 +70,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return _found(manifest, folder) is not None
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Classification:
+def read(manifest: Manifest, folder: Path) -> Classification:
     """The test batch. Raises DataError: files missing, cut off or of another kind, labels outside the names."""
     found = _found(manifest, folder)
     if found is None:
@@ -90,7 +90,7 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Class
     stem = version.batch.removesuffix(".bin")
     ids = tuple(f"{stem}/{row:05d}" for row in range(len(pixels)))
     class_ids = by_names(manifest, names, labels, f"the names in {meta}")
-    return classification(manifest, Batch(path, version.label_bytes, ids), class_ids, protocol, prompts)
+    return classification(manifest, BatchImages(path, version.label_bytes, ids), class_ids)
 
 
 def _versions(manifest: Manifest) -> tuple[Version, ...]:

@@ -28,7 +28,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return find_root(folder, manifest.layout.table) is not None
 
 
-def read(manifest: Manifest, folder: Path, protocol: str = "", prompts: str = "") -> Retrieval:
+def read(manifest: Manifest, folder: Path) -> Retrieval:
     """Retrieval set: images and captions in file order, captions as written; image ids are file names.
 
     Raises DataError: no or broken annotations, repeated ids, captions of unknown images, images without

@@ -25,7 +25,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return find_root(folder, manifest.layout.table) is not None
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> MultiLabel:
+def read(manifest: Manifest, folder: Path) -> MultiLabel:
     """All images of the file in its order (some hold no object); ids are file names, class ids COCO's own numbers.
 
     Crowds count as present. Raises DataError: no or broken annotations, an object of an unknown image or category,
@@ -57,4 +57,4 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Multi
             )
     pictures = image_folder(manifest, folder)
     sources = images_by_name(manifest, pictures, [image["file_name"] for image in images])
-    return multilabel(manifest, sources, list(found.values()), protocol, prompts)
+    return multilabel(manifest, sources, list(found.values()))

@@ -17,10 +17,10 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return find_root(folder, _marks(manifest)) is not None
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Classification:
+def read(manifest: Manifest, folder: Path) -> Classification:
     """The test images sorted; ids are paths in `test/`. Raises DataError as an ImageFolder does."""
     root = find_root(folder, _marks(manifest)) or folder
-    return imagefolder.read_root(manifest, root / "test", protocol, prompts)
+    return imagefolder.read_root(manifest, root / "test")
 
 
 def _marks(manifest: Manifest) -> list[str]:

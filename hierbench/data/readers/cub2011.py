@@ -19,7 +19,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return find_root(folder, LISTS[1:3]) is not None
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Classification:
+def read(manifest: Manifest, folder: Path) -> Classification:
     """Images marked 0 in `train_test_split.txt`, in the order of `images.txt`; ids are paths in `images/`.
 
     Raises DataError: a list missing or damaged, an image without class, split or file, a label outside
@@ -49,7 +49,7 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Class
         names.append(name)
     meaning = class_ids_of(manifest, names, str(root / "classes.txt"))
     images = listed_images(manifest, needed(manifest, root, "images"), ids)
-    return classification(manifest, images, [meaning[name] for name in names], protocol, prompts)
+    return classification(manifest, images, [meaning[name] for name in names])
 
 
 def _pairs(path: Path) -> dict[str, str]:

@@ -18,7 +18,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return find_root(folder, MARKS) is not None
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Classification:
+def read(manifest: Manifest, folder: Path) -> Classification:
     """The test images of fold 1 in the order of the list; ids are paths in `images/`. Raises DataError."""
     root = find_root(folder, MARKS) or folder
     path = needed(manifest, root, "labels/test1.txt")
@@ -26,4 +26,4 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Class
     classes = [image_id.partition("/")[0] for image_id in ids]
     meaning = class_ids_of(manifest, classes, str(path))
     images = listed_images(manifest, needed(manifest, root, "images"), ids)
-    return classification(manifest, images, [meaning[name] for name in classes], protocol, prompts)
+    return classification(manifest, images, [meaning[name] for name in classes])

@@ -28,10 +28,10 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return root is not None and has_named_files(root, list(SIZES))
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Classification:
+def read(manifest: Manifest, folder: Path) -> Classification:
     """The images of the split that are there, sorted; ids are paths in the folder of class folders."""
     root = find_root(folder, list(SIZES))
     if root is None:
         raise DataError(f"dataset {manifest.name}: {folder} has no class folders such as AnnualCrop/")
     chosen = split_files(manifest.split, "{name}_{number}.jpg", tuple(SIZES.items()))
-    return read_slice(manifest, root, chosen, SIZES, protocol, prompts)
+    return read_slice(manifest, root, chosen, SIZES)

@@ -25,7 +25,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return find_root(folder, MARKS) is not None
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Classification:
+def read(manifest: Manifest, folder: Path) -> Classification:
     """The test images in the order of `tstid`; ids are file names.
 
     Raises DataError: files missing or damaged, labels outside 1 to 102, an image number without a label.
@@ -42,4 +42,4 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Class
     ids = [f"image_{number:05d}.jpg" for number in numbers.tolist()]
     images = listed_images(manifest, needed(manifest, root, "jpg"), ids)
     class_ids = [str(label) for label in labels[numbers - 1].tolist()]
-    return classification(manifest, images, class_ids, protocol, prompts)
+    return classification(manifest, images, class_ids)

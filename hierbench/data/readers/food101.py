@@ -17,7 +17,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return find_root(folder, ["meta/test.txt", "meta/classes.txt"]) is not None
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Classification:
+def read(manifest: Manifest, folder: Path) -> Classification:
     """The test images in the order of the list; ids are paths in `images/`. Raises DataError."""
     root = find_root(folder, ["meta/test.txt", "meta/classes.txt"]) or folder
     path = needed(manifest, root, "meta/test.txt")
@@ -25,4 +25,4 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Class
     classes = [image_id.partition("/")[0] for image_id in ids]
     meaning = class_ids_of(manifest, classes, str(path))
     images = listed_images(manifest, needed(manifest, root, "images"), ids)
-    return classification(manifest, images, [meaning[name] for name in classes], protocol, prompts)
+    return classification(manifest, images, [meaning[name] for name in classes])

@@ -59,7 +59,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return bool(SERVED & set(manifest.tasks) and _files(manifest, folder)[1])
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Classification | Retrieval:
+def read(manifest: Manifest, folder: Path) -> Classification | Retrieval:
     """Labels or captions, by what the manifest's tasks want. Ids are file names where a column gives distinct ones,
     else `test/00017`, the row in the split.
 
@@ -84,9 +84,7 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Class
         captions = _captions(manifest, rows, where)
         return retrieval(manifest, images, captions, where)
     class_ids = _class_ids(manifest, schema, rows, where)
-    return classification(
-        manifest, images, class_ids, protocol, prompts, OTHER_SPLIT if split == "train" else ""
-    )
+    return classification(manifest, images, class_ids, OTHER_SPLIT if split == "train" else "")
 
 
 def _files(manifest: Manifest, folder: Path) -> tuple[str, list[Path]]:

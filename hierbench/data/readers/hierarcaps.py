@@ -36,9 +36,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return find_root(folder, manifest.layout.table) is not None
 
 
-def read(
-    manifest: Manifest, folder: Path, protocol: str, prompts: str, locations: Locations | None = None
-) -> CaptionChains:
+def read(manifest: Manifest, folder: Path, locations: Locations | None = None) -> CaptionChains:
     """Caption chains in file order; sample ids are the column `id`, image ids are file names.
 
     Where the folder has no images of its own, those of the dataset that the manifest names serve.

@@ -26,17 +26,17 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return _root(manifest, folder) is not None
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Classification:
+def read(manifest: Manifest, folder: Path) -> Classification:
     """Classification over the manifest's classes; images in the order of their ids.
 
     Hidden files and files without an image's suffix are passed over; links are followed.
     Raises DataError: no class folders, folders that are no class, two folders of one class, no images.
     """
     root = _root(manifest, folder) or first_there(folder, manifest.layout.images) or folder
-    return read_root(manifest, root, protocol, prompts)
+    return read_root(manifest, root)
 
 
-def read_root(manifest: Manifest, root: Path, protocol: str, prompts: str) -> Classification:
+def read_root(manifest: Manifest, root: Path) -> Classification:
     """As `read`, for the folder that holds the class folders itself."""
     folders = sorted(entry.name for entry in _scan(root) if entry.is_dir())
     if not folders:
@@ -59,9 +59,7 @@ def read_root(manifest: Manifest, root: Path, protocol: str, prompts: str) -> Cl
         )
     ids = tuple(image_id for image_id, _ in found)
     check_unicode(ids, f"dataset {manifest.name}: the file name")
-    return classification(
-        manifest, ImageFiles(root, ids), [class_id for _, class_id in found], protocol, prompts
-    )
+    return classification(manifest, ImageFiles(root, ids), [class_id for _, class_id in found])
 
 
 def _root(manifest: Manifest, folder: Path, depth: int = 2) -> Path | None:

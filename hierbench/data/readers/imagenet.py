@@ -32,7 +32,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return not imagefolder.fits(manifest, folder) and _pictures(folder) is not None
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Classification:
+def read(manifest: Manifest, folder: Path) -> Classification:
     """The images that are there, sorted; ids are file names.
 
     Raises DataError: nothing says the images' classes, damaged files, images without a label, unknown classes, and
@@ -40,7 +40,7 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Class
     """
     pictures = _pictures(folder)
     if pictures is None:
-        return imagefolder.read(manifest, folder, protocol, prompts)
+        return imagefolder.read(manifest, folder)
     ids = tuple(sorted(name for name in list_files(pictures) if IMAGE.fullmatch(name)))
     root = find_root(folder, [KIT, KAGGLE])
     if root is None:
@@ -54,9 +54,7 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Class
         raise DataError(f"dataset {manifest.name}: {path} has no label for {missing[0]} of {pictures}")
     words = [truth[Path(name).stem] for name in ids]
     meaning = class_ids_of(manifest, words, str(path))
-    return classification(
-        manifest, ImageFiles(pictures, ids), [meaning[word] for word in words], protocol, prompts
-    )
+    return classification(manifest, ImageFiles(pictures, ids), [meaning[word] for word in words])
 
 
 def _pictures(folder: Path) -> Path | None:

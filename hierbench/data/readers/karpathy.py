@@ -30,7 +30,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return find_root(folder, manifest.layout.table) is not None
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Retrieval:
+def read(manifest: Manifest, folder: Path) -> Retrieval:
     """The test images with their captions in file order; image ids are file names.
 
     Raises DataError: no or broken table, no entry of the split, an image without captions, empty captions, missing

@@ -30,11 +30,11 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return find_root(folder, _tables(manifest)) is not None
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> MultiLabel:
+def read(manifest: Manifest, folder: Path) -> MultiLabel:
     """The images in the order of the table; ids are the paths that it gives. An image may have no label.
 
-    Without classes in the manifest, the classes are the labels of the table, sorted, and prompts say them as they
-    are. Raises DataError, naming the row: no table or columns, unknown labels, missing images.
+    Without classes in the manifest, the classes are the labels of the table, sorted.
+    Raises DataError, naming the row: no table or columns, unknown labels, missing images.
     """
     folder = find_root(folder, _tables(manifest)) or folder
     path = needed(manifest, folder, *_tables(manifest))
@@ -54,16 +54,13 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Multi
         labels.append(tuple(dict.fromkeys(name.strip() for name in row["labels"].split(";") if name.strip())))
     names = sorted({name for found in labels for name in found})
     check_unicode(names, f"label table {path}: the label")
-    if manifest.classes:
-        meaning, classes = class_ids_of(manifest, names, str(path)), None
-    else:
-        meaning, classes = {name: name for name in names}, {name: name for name in names}
+    meaning = class_ids_of(manifest, names, str(path)) if manifest.classes else {name: name for name in names}
     root = first_there(folder, manifest.layout.images) or folder
     images = listed_images(
         manifest, root, [row["image"] for row in rows], "cut the table to the images that are there"
     )
     present = [[meaning[name] for name in found] for found in labels]
-    return multilabel(manifest, images, present, protocol, prompts, classes=classes)
+    return multilabel(manifest, images, present, class_ids=names)
 
 
 def _tables(manifest: Manifest) -> tuple[str, ...]:

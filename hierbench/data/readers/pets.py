@@ -19,7 +19,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return find_root(folder, MARKS) is not None
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Classification:
+def read(manifest: Manifest, folder: Path) -> Classification:
     """The test images in the order of the list; ids are file names, the class is what stands before the number.
 
     Raises DataError: files missing, a row that is damaged, a class number that goes with two breeds or the reverse.
@@ -41,4 +41,4 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Class
         breeds.append(breed)
     meaning = class_ids_of(manifest, breeds, str(path))
     images = listed_images(manifest, needed(manifest, root, "images"), ids)
-    return classification(manifest, images, [meaning[breed] for breed in breeds], protocol, prompts)
+    return classification(manifest, images, [meaning[breed] for breed in breeds])

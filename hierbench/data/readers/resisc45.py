@@ -25,7 +25,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return root is not None and has_named_files(root, manifest.class_ids)
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Classification:
+def read(manifest: Manifest, folder: Path) -> Classification:
     """The images of the split that are there, sorted; ids are paths in the folder of class folders."""
     root = find_root(folder, manifest.class_ids)
     if root is None:
@@ -34,4 +34,4 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Class
         )
     sizes = dict.fromkeys(manifest.class_ids, EACH)
     chosen = split_files(manifest.split, "{name}_{number:03d}.jpg", tuple(sizes.items()))
-    return read_slice(manifest, root, chosen, sizes, protocol, prompts)
+    return read_slice(manifest, root, chosen, sizes)

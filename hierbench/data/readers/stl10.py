@@ -45,7 +45,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return find_root(folder, ["test_X.bin", "test_y.bin"]) is not None
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Classification:
+def read(manifest: Manifest, folder: Path) -> Classification:
     """The test images. Raises DataError: files missing or cut off, labels outside the names."""
     root = find_root(folder, ["test_X.bin", "test_y.bin"]) or folder
     path = needed(manifest, root, "test_X.bin")
@@ -59,4 +59,4 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Class
     names = [line for _, line in read_lines(meta, "class names")]
     class_ids = by_names(manifest, names, labels, f"the names in {meta}", first=1)
     ids = tuple(f"test_X/{row:05d}" for row in range(len(labels)))
-    return classification(manifest, Planes(path, ids), class_ids, protocol, prompts)
+    return classification(manifest, Planes(path, ids), class_ids)

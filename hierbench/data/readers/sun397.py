@@ -34,7 +34,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return find_root(folder, _marks(manifest)) is not None
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Classification:
+def read(manifest: Manifest, folder: Path) -> Classification:
     """The test images, in the order of the list or sorted; ids are paths in `SUN397/` without a first slash.
 
     Raises DataError: no list, no images, listed images that are missing, classes that are unknown.
@@ -51,12 +51,12 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Class
             if digest(f"{class_id}/{file}") in own[class_id]
         ]
         images = ImageFiles(pictures, tuple(ids))
-        return classification(manifest, images, [_above(i) for i in ids], protocol, prompts, VARIANT)
+        return classification(manifest, images, [_above(i) for i in ids], VARIANT)
     path = needed(manifest, root, *LIST)
     ids = [line.removeprefix("/") for _, line in read_lines(path, "test list")]
     meaning = class_ids_of(manifest, map(_above, ids), str(path))
     images = listed_images(manifest, _pictures(manifest, root), ids)
-    return classification(manifest, images, [meaning[_above(i)] for i in ids], protocol, prompts, VARIANT)
+    return classification(manifest, images, [meaning[_above(i)] for i in ids], VARIANT)
 
 
 def split_list(name: str) -> dict[str, frozenset[bytes]] | None:

@@ -56,7 +56,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return bool(manifest.classes and SERVED & set(manifest.tasks) and _prepared(folder))
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Classification:
+def read(manifest: Manifest, folder: Path) -> Classification:
     """The manifest's split of the prepared dataset, in TFDS' order.
 
     Ids are `CLASS/FILE` where the examples name distinct files, else `test/00017`, the row in TFDS' split.
@@ -81,7 +81,7 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Class
     if len(set(ids)) != len(ids) or "" in ids:
         ids = [f"{split_of(manifest.split)[0]}/{row:05d}" for row in range(len(rows))]
     images = RecordImages(tuple(shards), tuple(ids), tuple(place for _, _, place in rows))
-    return classification(manifest, images, class_ids, protocol, prompts)
+    return classification(manifest, images, class_ids)
 
 
 def _prepared(folder: Path) -> list[Path]:

@@ -25,7 +25,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return find_root(folder, MARKS) is not None
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> MultiLabel:
+def read(manifest: Manifest, folder: Path) -> MultiLabel:
     """The test images in the order of the list; ids are file names.
 
     Raises DataError: list, annotation or image missing, damaged XML, a class that is unknown.
@@ -40,7 +40,7 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Multi
     every = [{meaning[name] for name, _ in found} for found in objects]
     images = listed_images(manifest, needed(manifest, root, "JPEGImages"), [f"{n}.jpg" for n in numbers])
     hard = [all_ - some for all_, some in zip(every, easy, strict=True)]
-    return multilabel(manifest, images, easy, protocol, prompts, ignored=hard)
+    return multilabel(manifest, images, easy, ignored=hard)
 
 
 def _objects(path: Path) -> list[tuple[str, bool]]:

@@ -48,7 +48,7 @@ def fits(manifest: Manifest, folder: Path) -> bool:
     return bool(SERVED & set(manifest.tasks) and _shards(folder)[1])
 
 
-def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Classification | Retrieval:
+def read(manifest: Manifest, folder: Path) -> Classification | Retrieval:
     """Samples in the order of the shards. Raises DataError: damaged archives, samples without image, label or
     captions, no `classnames.txt`, labels outside of it, names that are no classes.
     """
@@ -94,7 +94,7 @@ def read(manifest: Manifest, folder: Path, protocol: str, prompts: str) -> Class
         labels.append(int(text))
     lines = [line.strip() for line in read_text(names, "class names").splitlines()]
     class_ids = by_names(manifest, lines, labels, f"the names in {names}")
-    return classification(manifest, images, class_ids, protocol, prompts)
+    return classification(manifest, images, class_ids)
 
 
 def _shards(folder: Path) -> tuple[Path, list[Path]]:
