@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -13,9 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
 SHARED = ROOT.parent / "shared"
 
-torch.set_num_threads(
-    1
-)  # the models of tests are tiny: handing their work to threads costs more than it saves
+# The models of tests are tiny: handing their work to threads costs more than it saves. CI tries two as well.
+torch.set_num_threads(int(os.environ.get("HIERBENCH_TEST_THREADS", "1")))
 
 
 def pytest_collection_modifyitems(items):

@@ -9,7 +9,14 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from hierbench.reference.encoders import CONTEXT, VOCABULARY, TextTransformer, text_tower, vision_tower
+from hierbench.reference.encoders import (
+    CONTEXT,
+    VOCABULARY,
+    TextTransformer,
+    full_precision,
+    text_tower,
+    vision_tower,
+)
 from hierbench.reference.packing import Pack
 
 Layout = Literal["clip", "hyperbolic", "uncha"]
@@ -117,12 +124,12 @@ class DualEncoder(nn.Module):
 
     def image_tangents(self, pixels: Tensor) -> Tensor:
         """(B, 3, H, W) in [0, 1] -> (B, embed_dim) float32 tangent features: scaled, ready for the lift."""
-        features = self.encode_image(pixels).float()
+        features = full_precision(self.encode_image(pixels))
         return features * self.visual_alpha.exp() if self.is_hyperbolic else features
 
     def text_tangents(self, texts: Sequence[Sequence[int]] | Pack) -> Tensor:
         """B token sequences, or a `Pack` of them -> (B, embed_dim) float32 tangent features."""
-        features = self.encode_text(texts).float()
+        features = full_precision(self.encode_text(texts))
         return features * self.textual_alpha.exp() if self.is_hyperbolic else features
 
     @torch.no_grad()

@@ -253,3 +253,8 @@ class Attention(nn.Module):
         q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (q, k, v))
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
         return mixed.transpose(1, 2).flatten(2).flatten(0, 1)
+
+
+def full_precision(features: Tensor) -> Tensor:
+    """Features of half precision as float32; float32 and float64 stay as they are."""
+    return features.to(torch.promote_types(features.dtype, torch.float32))

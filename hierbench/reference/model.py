@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from hierbench.errors import UsageError
 from hierbench.geometry import Lorentz, Sphere
 from hierbench.reference.dual_encoder import MAX_LOGIT_SCALE, TEMPERATURES, DualEncoder
+from hierbench.reference.encoders import full_precision
 from hierbench.reference.objectives import Embedded, Weighted, total_loss
 from hierbench.reference.objectives.embedded import PARTS
 from hierbench.reference.packing import Pack
@@ -54,8 +55,12 @@ class ReferenceModel(nn.Module):
         return self.encoder.load_state_dict(state_dict, strict=strict, **options)
 
     def encode(self, pixels: Tensor, texts: Sequence[Sequence[int]] | Pack) -> tuple[Tensor, Tensor]:
-        """(R, 3, H, W) in [0, 1] and R token sequences -> two (R, D) float32 features before the learned scale."""
-        return self.encoder.encode_image(pixels).float(), self.encoder.encode_text(texts).float()
+        """(R, 3, H, W) in [0, 1] and R token sequences -> two (R, D) features before the learned scale, float32
+        (float64 where the model is).
+        """
+        return full_precision(self.encoder.encode_image(pixels)), full_precision(
+            self.encoder.encode_text(texts)
+        )
 
     def objective(
         self,

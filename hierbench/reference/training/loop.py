@@ -102,7 +102,7 @@ class Trainer:
         if train.micro_batch is None or train.micro_batch * self.slots >= len(pixels):
             with self._autocast():
                 image, text = self.encoders(pixels, batch.texts[0])
-            total, logged = self.model.objective(image.float(), text.float(), batch.part_valid, gather_rows)
+            total, logged = self.model.objective(image, text, batch.part_valid, gather_rows)
             self.scaler.scale(total).backward()
         else:
             total, logged = self._cached_gradients(pixels, batch)
@@ -119,9 +119,7 @@ class Trainer:
         pieces = list(zip(pixels.split(self.config.train.micro_batch * self.slots), batch.texts, strict=True))
         with torch.no_grad(), self._autocast():
             encoded = [self.model.encode(*piece) for piece in pieces]
-        image, text = (
-            torch.cat(features).float().requires_grad_() for features in zip(*encoded, strict=True)
-        )
+        image, text = (torch.cat(features).requires_grad_() for features in zip(*encoded, strict=True))
         total, logged = self.model.objective(image, text, batch.part_valid, gather_rows)
         self.scaler.scale(total).backward()
         start = 0
@@ -132,7 +130,7 @@ class Trainer:
                 with self._autocast():
                     features = self.encoders(*piece)
                 rows = slice(start, start + len(piece[0]))
-                torch.autograd.backward([f.float() for f in features], [image.grad[rows], text.grad[rows]])
+                torch.autograd.backward(features, [image.grad[rows], text.grad[rows]])
             start = rows.stop
         return total, logged
 
