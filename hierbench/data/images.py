@@ -42,8 +42,10 @@ def decode(content: bytes, where: str) -> Image.Image:
             image.load()
             _turn_upright(image)
             return _to_rgb(image)
-        except DataError:
-            raise
+        except DataError as error:
+            if where in str(error):
+                raise
+            raise DataError(f"image {where} cannot be shown: {error}: store it with 8 bits a sample") from None
         except Image.DecompressionBombError:
             raise DataError(_bomb(where, "more pixels than PIL accepts")) from None
         except Image.UnidentifiedImageError:
@@ -99,8 +101,23 @@ def _turn_upright(image: Image.Image) -> None:
 def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode == "RGB":
         return image
-    if image.mode.startswith("I"):  # 16 bits a pixel: PIL's own conversion would clip at 255
-        image = Image.fromarray((np.asarray(image).clip(0, 65535) >> 8).astype(np.uint8))
+    if image.mode == "F" or image.mode.startswith("I"):
+        image = Image.fromarray(_eight_bits(np.asarray(image)))
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     return image.convert("RGB")
+
+
+def _eight_bits(samples: np.ndarray) -> np.ndarray:
+    """Grey values of 16 bits, or floats from 0 to 1, as bytes: by the range of the kind, whatever the picture holds.
+
+    PIL's own conversion would clip at 255: floats become black, 16 bits white. Raises DataError for values that are
+    outside of that range, whose scale nobody knows.
+    """
+    most = 1 if samples.dtype.kind == "f" else 65535
+    low, high = samples.min(), samples.max()
+    if not (low >= 0 and high <= most):  # true of NaN, too
+        raise DataError(f"its samples reach from {low:g} to {high:g}, their range is 0 to {most}")
+    if samples.dtype.kind == "f":
+        return np.rint(samples * 255).astype(np.uint8)
+    return (samples >> 8).astype(np.uint8)
