@@ -25,7 +25,9 @@ class ImageFiles:
 
     folder: Path
     ids: tuple[str, ...]
-    files: Mapping[str, str] = field(default_factory=dict)  # paths of those whose names differ in Unicode form
+    files: Mapping[str, str] = field(
+        default_factory=dict
+    )  # paths of those whose names differ in Unicode form
 
     def read(self, image_id: str) -> bytes:
         """Encoded bytes of one image; DataError where the file is gone or empty."""

@@ -6,7 +6,7 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hierbench.data.datasets import ImageFiles
@@ -75,6 +75,29 @@ def needed(manifest: Manifest, folder: Path, *places: str) -> Path:
     return path
 
 
+def all_of(
+    manifest: Manifest, folder: Path, shards: Mapping[int, Path], totals: Collection[int]
+) -> list[Path]:
+    """Shards named `…k-of-N` in order. Raises DataError where N is not one number, or shards are not all of N."""
+    if len(totals) > 1:
+        told = " and ".join(f"of {total}" for total in sorted(totals))
+        raise DataError(
+            f"dataset {manifest.name}: {folder} has shards {told}: some are left over from another version; fetch it "
+            "again into an empty folder"
+        )
+    total = next(iter(totals))
+    if missing := sorted(set(range(total)) - shards.keys()):
+        raise DataError(
+            f"dataset {manifest.name}: shard {missing[0]} of {total} is missing in {folder} ({len(missing)} in all): "
+            "fetch it again"
+        )
+    if stray := sorted(shards.keys() - set(range(total))):
+        raise DataError(
+            f"dataset {manifest.name}: {shards[stray[0]]} is beyond the {total} shards: remove it"
+        )
+    return [shards[number] for number in range(total)]
+
+
 def list_files(folder: Path) -> set[str]:
     """Names in a folder, by one listing and without asking for each file's status."""
     try:
@@ -128,7 +151,9 @@ def read_mat(path: Path, names: Sequence[str]) -> dict:
     import scipy.io
 
     try:
-        content = scipy.io.loadmat(regular_file(path, "annotation file"), squeeze_me=True, variable_names=names)
+        content = scipy.io.loadmat(
+            regular_file(path, "annotation file"), squeeze_me=True, variable_names=names
+        )
     except Exception as error:  # scipy raises nearly anything on corrupt input
         if isinstance(error, DataError):
             raise
@@ -189,7 +214,7 @@ def listed_images(
         elif found != name:
             files[image_id] = f"{folder}/{found}" if folder else found
     if missing:
-        shown = missing[0] if missing[0].isascii() else f"{missing[0]} ({ascii(missing[0])})"
+        shown = missing[0] if missing[0].isascii() else f"{missing[0]} ({missing[0]!a})"
         raise DataError(
             f"dataset {manifest.name}: {len(missing)} of {len(ids)} images are missing in {root}, first "
             f"{shown}: add them, or {otherwise}"
