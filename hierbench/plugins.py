@@ -50,6 +50,8 @@ def module_from_file(path: Path) -> ModuleType:
     name = f"hierbench_user_adapter_{path.stem}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise UsageError(f"adapter file {path} is no Python file: its name must end in .py")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:

@@ -382,7 +382,7 @@ def test_new_weights_do_not_overwrite_old_results(fakes, things, loads, tmp_path
         ({"models": []}, UsageError, "no models"),
         ({"models": ["hycoclp-vit-b"]}, UnknownNameError, "no model 'hycoclp-vit-b'"),
         ({"models": [("nofamily", "x.pth")]}, UnknownNameError, "nofamily"),
-        ({"models": ["nowhere.pth"]}, CheckpointError, r"no such file: nowhere\.pth"),
+        ({"models": ["nowhere.pth"]}, CheckpointError, r"no checkpoint file nowhere\.pth"),
         ({"models": [17]}, UsageError, "17 is no model"),
         ({"models": [("a", "b", "c", "d")]}, UsageError, "is no model"),
         ({"tasks": ["retrieval/cocoa"]}, UnknownNameError, "did you mean retrieval/coco"),
@@ -469,14 +469,14 @@ def test_protocol_and_prompts_reach_dataset_and_record(fakes, images, monkeypatc
 def test_a_model_is_gone_before_the_next_is_loaded(fakes, things, loads, monkeypatch):
     alive = []
 
-    def load(model, checkpoint, device, **options):
+    def load(checkpoint, **options):
         gc.collect()
         assert not any(ref() for ref in alive)
         adapter = fakes.Adapter(name=options["name"])
         alive.append(weakref.ref(adapter))
         return adapter
 
-    monkeypatch.setattr(setup, "load_model", load)
+    monkeypatch.setattr(reference, "family_loader", lambda family: load)
     found = run([("fake", "a"), ("fake", "b"), ("fake", "c")], [fakes.Task()])
     assert [r.status for r in found] == ["measured"] * 3
 
