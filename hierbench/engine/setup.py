@@ -29,6 +29,7 @@ from hierbench.errors import (
     UnknownNameError,
     UsageError,
 )
+from hierbench.files import safe_name
 from hierbench.models.reference import ModelReference
 from hierbench.progress import Progress, Quiet, choose
 from hierbench.results import Record
@@ -136,10 +137,6 @@ class Setup:
         """Where a model computes; an adapter object is where its owner put it."""
         return self.device if model.adapter is None else str(getattr(model.adapter, "device", "cpu"))
 
-    def protocol(self, task: Task, variant: str = "") -> str:
-        """The record's protocol: the task's, with the dataset's variant and the prompt regime if not the default."""
-        return results.protocol_name(task.spec.protocol, variant, self.options.prompts)
-
     def conditions(self, model: RunModel) -> dict[str, Any]:
         """What must not have changed for an earlier record to stand, besides checkpoint, task and data."""
         return {
@@ -216,7 +213,7 @@ def _models(
             taken[record.model] = (record.family, record.provenance.get("checkpoint_sha256"))
     for model in models:
         _name(model, taken, force)
-    folders = [results.safe_name(model.name).casefold() for model in models]
+    folders = [safe_name(model.name).casefold() for model in models]
     for model, folder in zip(models, folders, strict=True):
         if folders.count(folder) > 1:
             raise UsageError(
