@@ -35,8 +35,10 @@ class Geometry(Protocol):
     a geometry without one (the sphere) needs it for `radius`, `exterior_angle` and `entailment`.
     """
 
-    name: str
-    has_cones: bool  # entailment cones exist without a root
+    @property
+    def name(self) -> str: ...
+    @property
+    def has_cones(self) -> bool: ...  # entailment cones exist without a root
 
     def describe(self) -> dict[str, Any]: ...
     def lift(self, tangent: Tensor) -> Tensor: ...
@@ -79,14 +81,18 @@ class ModelCard:
 class ModelAdapter(Protocol):
     """The one thing a new model has to bring."""
 
-    card: ModelCard
-    geometry: Geometry
+    @property
+    def card(self) -> ModelCard: ...
+    @property
+    def geometry(self) -> Geometry: ...
 
     def preprocess(self, image: Image.Image, fit: Fit) -> Tensor:
         """An RGB image -> (3, H, W) float32 in [0, 1]. Called in worker processes."""
+        ...
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """(B, 3, H, W) in [0, 1] -> (B, D) tangent features, after the learned scale."""
+        ...
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """Any number of strings (the empty one too) -> (len(texts), D) tangent features, in order.
@@ -94,6 +100,7 @@ class ModelAdapter(Protocol):
         How they are batched is the adapter's business; the engine hands over up to a few thousand, without
         duplicates and sorted, so that strings with a common beginning are neighbours.
         """
+        ...
 
 
 @runtime_checkable
@@ -108,6 +115,7 @@ class ProtocolAware(Protocol):
 
     def under(self, protocol: str) -> ModelAdapter:
         """`protocol` is one of `hierbench.data.manifests.PROTOCOLS`."""
+        ...
 
 
 class ImageSource(Protocol):
@@ -122,11 +130,14 @@ class ImageSource(Protocol):
 class Dataset(Protocol):
     """What all datasets have in common; the kinds are in `hierbench.data.datasets`."""
 
-    name: str
-    images: ImageSource
+    @property
+    def name(self) -> str: ...
+    @property
+    def images(self) -> ImageSource: ...
 
     def facts(self) -> bytes:
         """Labels, names, captions as canonical bytes: what the fingerprint covers besides the images."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -177,6 +188,17 @@ class MetricSpec:
     unit: str = (
         "percent"  # percent: recorded 0–100; fraction: recorded 0–1, printed as percent; raw: as it is
     )
+    minimum: float | None = None  # of the recorded figure; None: by unit, see `limits`
+    maximum: float | None = None
+
+    @property
+    def limits(self) -> tuple[float | None, float | None]:
+        """Between which bounds a recorded figure lies: percent 0–100, fraction 0–1, unless given; None = no bound."""
+        low, high = {"percent": (0.0, 100.0), "fraction": (0.0, 1.0)}.get(self.unit, (None, None))
+        return (
+            low if self.minimum is None else self.minimum,
+            high if self.maximum is None else self.maximum,
+        )
 
 
 @dataclass(frozen=True)
@@ -211,16 +233,19 @@ class Scores:
     n: int
     items: Mapping[str, Mapping[str, np.ndarray | Sequence[str]]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    degenerate: Mapping[str, str] = field(default_factory=dict)  # metric -> why its figure says little
 
 
 @runtime_checkable
 class Task(Protocol):
     """One row of the registry: asks for embeddings, then scores them."""
 
-    spec: TaskSpec
+    @property
+    def spec(self) -> TaskSpec: ...
 
     def inapplicable(self, geometry: Geometry) -> str | None:
         """Why this task says nothing about models of this geometry; None = it applies."""
+        ...
 
     def requests(self, dataset: Any) -> EmbeddingRequests: ...
 

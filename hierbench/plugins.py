@@ -54,6 +54,8 @@ def module_from_file(path: Path, kind: str = "adapter") -> ModuleType:
     name = f"hierbench_user_{kind}_{zlib.crc32(str(path.resolve()).encode()):08x}_{path.stem}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise UsageError(f"adapter file {path} is no Python file: its name must end in .py")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:

@@ -57,4 +57,5 @@ def _begin(parent: int, work: Callable[[Any], Any]) -> None:
 
 
 def _call(item: Any) -> Any:
+    assert _work is not None  # set by `_begin`
     return _work(item)

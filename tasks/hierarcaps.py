@@ -47,7 +47,7 @@ class HierarCaps:
             metrics=(
                 MetricSpec("precision", "Prec", unit="fraction"),
                 MetricSpec("recall", "Rec", unit="fraction"),
-                MetricSpec("d_corr", "d_corr", unit="fraction"),
+                MetricSpec("d_corr", "d_corr", unit="fraction", minimum=-1.0),
             ),
             headline="d_corr",
             fit=self.fit,

@@ -120,13 +120,10 @@ def _measure(model: str | tuple, device: str, dtype: str, options: dict, as_json
 
     from hierbench.engine.setup import resolve_device
     from hierbench.leaderboard import effects
-    from hierbench.models.reference import load_model
+    from hierbench.models.reference import ModelReference
 
-    first, weights, name = (*((model,) if isinstance(model, str) else model), None, None)[:3]
     with redirect_stdout(stderr):  # what libraries print; stdout is for the table or the document
-        adapter = load_model(
-            first, weights, resolve_device(device), name=name, dtype=dtype, offline=options["offline"]
-        )
+        adapter = ModelReference.of(model).load(resolve_device(device), dtype, options["offline"])
         found, records = effects.measure(adapter, **options)
     failed = [record for record in records if record.error]
     if as_json:

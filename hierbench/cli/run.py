@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import asdict
 from enum import StrEnum
@@ -58,9 +59,15 @@ def _option(heading: str, help_text: str, *names: str, **settings: Any) -> Any:
     return typer.Option(*names, help=help_text, rich_help_panel=heading, show_default=False, **settings)
 
 
-Family = Annotated[str | None, _option(WHAT, "Family of --checkpoint.", metavar="NAME")]
-Checkpoint = Annotated[str | None, _option(WHAT, "Weights, in their release's layout.", metavar="FILE")]
-Name = Annotated[str | None, _option(WHAT, "What tables call --checkpoint.", metavar="NAME")]
+Family = Annotated[
+    list[str] | None, _option(WHAT, "Family of --checkpoint; once, or one for each.", metavar="NAME")
+]
+Checkpoint = Annotated[
+    list[str] | None, _option(WHAT, "Weights, in their release's layout; repeatable.", metavar="FILE")
+]
+Name = Annotated[
+    list[str] | None, _option(WHAT, "What tables call --checkpoint; one for each.", metavar="NAME")
+]
 Adapter = Annotated[list[Path] | None, _option(WHAT, "A model family of yours, in Python.", metavar="FILE")]
 Data = Annotated[list[str] | None, _option(WHERE, "Where a dataset lies; repeatable.", metavar="NAME=PATH")]
 DataDir = Annotated[Path | None, _option(WHERE, "A folder of datasets by name.", metavar="DIR")]
@@ -161,22 +168,38 @@ def run(
     return _run(arguments, as_json, first_steps=not wanted)
 
 
-def chosen_models(models: list[str], family: str | None, checkpoint: str | None, name: str | None) -> list:
-    """The models as `runner.run` takes them. Raises UsageError where the options do not go together."""
-    wanted: list = list(models)
-    if name and not checkpoint:
-        raise UsageError("--name names the model of --checkpoint: give that as well")
-    if family and checkpoint:
-        wanted.append((family, checkpoint, name) if name else (family, checkpoint))
-    elif family:
-        wanted.append((family,))
-    elif checkpoint and name:
-        from hierbench.reference.checkpoint import detect_family
+def chosen_models(
+    models: Sequence[str],
+    families: Sequence[str] | None,
+    checkpoints: Sequence[str] | None,
+    names: Sequence[str] | None,
+) -> list[str | tuple[str | None, ...]]:
+    """The models as `runner.run` takes them: MODELs, then (family, checkpoint, name) for each --checkpoint.
 
-        wanted.append((detect_family(checkpoint), checkpoint, name))
-    elif checkpoint:
-        wanted.append(checkpoint)
-    return wanted
+    Raises UsageError where the options do not go together.
+    """
+    families, checkpoints, names = list(families or ()), list(checkpoints or ()), list(names or ())
+    if names and not checkpoints:
+        raise UsageError("--name names the model of --checkpoint: give that as well")
+    if names and len(names) != len(checkpoints):
+        raise UsageError(
+            f"{len(names)} --name for {len(checkpoints)} --checkpoint: give one for each, in their order"
+        )
+    if not checkpoints:
+        return [*models, *((family,) for family in families)]
+    if len(families) not in (0, 1, len(checkpoints)):
+        raise UsageError(
+            f"{len(families)} --family for {len(checkpoints)} --checkpoint: give one for all, or one for each"
+        )
+    families = families * len(checkpoints) if len(families) == 1 else families or [""] * len(checkpoints)
+    names = names or [""] * len(checkpoints)
+    return [
+        *models,
+        *(
+            (family or None, file, name or None)
+            for family, file, name in zip(families, checkpoints, names, strict=True)
+        ),
+    ]
 
 
 def _builtin() -> list[str]:
@@ -214,7 +237,9 @@ def _retrained(out: Path, device: str) -> list[tuple[str, str, str]]:
 
 
 def _titles(models: list) -> str:
-    return ", ".join(model if isinstance(model, str) else ":".join(model[:2]) for model in models)
+    return ", ".join(
+        model if isinstance(model, str) else ":".join(filter(None, model[:2])) for model in models
+    )
 
 
 def _run(arguments: dict, as_json: bool, first_steps: bool) -> int:

@@ -7,7 +7,7 @@ import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,14 @@ from hierbench.data.readers import open_dataset
 from hierbench.engine import distributed, encoding
 from hierbench.engine.store import EmbeddingStore, MemoryStore
 from hierbench.errors import (
-    CheckpointError,
     DataError,
     HierbenchError,
     OutputError,
     UnknownNameError,
     UsageError,
 )
-from hierbench.models import checkpoints
-from hierbench.models.catalog import catalog
-from hierbench.models.reference import load_model, resolve_model
+from hierbench.files import safe_name
+from hierbench.models.reference import ModelReference
 from hierbench.progress import Progress, Quiet, choose
 from hierbench.results import Record
 from hierbench.taxonomy import edge_hash
@@ -40,7 +38,7 @@ from hierbench.taxonomy import edge_hash
 DEFAULT_SUITE = "argent"
 DTYPES = ("float32", "bfloat16", "float16")
 
-Model = str | Path | tuple[str, ...] | ModelAdapter
+Model = str | Path | tuple[str | Path | None, ...] | ModelReference | ModelAdapter
 Identity = tuple[str | None, str | None]  # a model's family and checkpoint hash, as far as they are known
 
 
@@ -116,7 +114,7 @@ class Setup:
         device = resolve_device(device)
         out = Path(out).expanduser() if out is not None and not helper else None
         previous = _previous(out)
-        models = _models(models, device, options, previous.values())
+        models = _models(models, previous.values(), offline=options.offline, force=options.force)
         if out is not None and write:
             _check_writable(out)
         return cls(models, tasks, suite, layout, datasets, out, device, options, progress, previous)
@@ -127,7 +125,7 @@ class Setup:
 
     def load(self, model: RunModel) -> ModelAdapter:
         """The model's adapter, as the run's protocol has it. Raises what its family's `load` raises."""
-        adapter = model.adapter or model.load(model.name)
+        adapter = model.load(self.device, self.options)
         if isinstance(adapter, ProtocolAware):
             adapter = adapter.under(self.options.protocol)
         return Compiled.of(adapter) if self.options.compile else adapter
@@ -139,10 +137,6 @@ class Setup:
     def device_of(self, model: RunModel) -> str:
         """Where a model computes; an adapter object is where its owner put it."""
         return self.device if model.adapter is None else str(getattr(model.adapter, "device", "cpu"))
-
-    def protocol(self, task: Task, variant: str = "") -> str:
-        """The record's protocol: the task's, with the dataset's variant and the prompt regime if not the default."""
-        return results.protocol_name(task.spec.protocol, variant, self.options.prompts)
 
     def conditions(self, model: RunModel) -> dict[str, Any]:
         """What must not have changed for an earlier record to stand, besides checkpoint, task and data."""
@@ -164,19 +158,28 @@ class RunModel:
 
     name: str
     family: str | None  # None: the checkpoint's keys will tell
-    load: Callable[[str], ModelAdapter]  # name -> adapter
-    file: Callable[[], Path] | None = None  # the one file that the model is made of
+    chosen: bool  # the caller chose the name
+    reference: ModelReference | None = None
     adapter: ModelAdapter | None = None  # given as an object
-    chosen: bool = False  # the caller chose the name
+    offline: bool = False
+
+    @classmethod
+    def of(cls, model: Model, offline: bool) -> RunModel:
+        """What is meant by an entry of `models`. Raises what `ModelReference.of` raises."""
+        if hasattr(model, "card") and hasattr(model, "encode_images"):
+            return cls(model.card.name, model.card.family, True, adapter=model)
+        found = ModelReference.of(model)
+        return cls(found.name, found.family, found.chosen, found, offline=offline)
+
+    def load(self, device: str, options: Options) -> ModelAdapter:
+        """The adapter, under this run's name for it. Raises what its family's `load` raises."""
+        if self.reference is None:
+            return self.adapter
+        return self.reference.load(device, options.dtype, options.offline, name=self.name)
 
     def sha256(self) -> str | None:
         """Checkpoint hash, as far as it can be told without loading the model."""
-        if self.adapter is not None:
-            return self.adapter.card.sha256
-        try:
-            return checkpoints.sha256(self.file()) if self.file else None
-        except (OSError, HierbenchError):
-            return None  # loading will say what is wrong
+        return self.adapter.card.sha256 if self.reference is None else self.reference.sha256(self.offline)
 
 
 @dataclass(frozen=True)
@@ -197,12 +200,12 @@ class Compiled:
 
 
 def _models(
-    models: Model | Sequence[Model], device: str, options: Options, previous: Iterable[Record]
+    models: Model | Sequence[Model], previous: Iterable[Record], *, offline: bool, force: bool
 ) -> list[RunModel]:
     """The models, each with a name of its own in this run and in its folder."""
-    if isinstance(models, (str, Path, tuple)) or hasattr(models, "card"):
+    if isinstance(models, (str, Path, tuple, ModelReference)) or hasattr(models, "card"):
         models = [models]
-    models = [_model(model, device, options) for model in models]
+    models = [RunModel.of(model, offline) for model in models]
     if not models:
         raise UsageError("no models: name at least one (`hierbench models` lists them)")
     taken: dict[str, Identity] = {}
@@ -210,45 +213,14 @@ def _models(
         if record.model not in taken or "checkpoint_sha256" in record.provenance:
             taken[record.model] = (record.family, record.provenance.get("checkpoint_sha256"))
     for model in models:
-        _name(model, taken, options.force)
-    folders = [results.safe_name(model.name).casefold() for model in models]
+        _name(model, taken, force)
+    folders = [safe_name(model.name).casefold() for model in models]
     for model, folder in zip(models, folders, strict=True):
         if folders.count(folder) > 1:
             raise UsageError(
                 f"two models are called {model.name!r}: name each model once, or give a checkpoint another --name"
             )
     return models
-
-
-def _model(model: Model, device: str, options: Options) -> RunModel:
-    """What is meant by an entry of `models`."""
-    if hasattr(model, "card") and hasattr(model, "encode_images"):
-        return RunModel(model.card.name, model.card.family, lambda name: model, adapter=model, chosen=True)
-    parts = model if isinstance(model, tuple) else (model,)
-    if not 1 <= len(parts) <= 3 or not all(isinstance(part, (str, Path)) for part in parts):
-        raise UsageError(
-            f"{model!r} is no model: give a name, a path, (family, checkpoint[, name]) or an adapter"
-        )
-    first, given, name = (*map(str, parts), None, None)[:3]
-    load = partial(_load, first, given, device, options)
-    entry = catalog().get(first) if given is None else None
-    if entry is not None:
-        file = None if entry.reference else lambda: checkpoints.checkpoint(entry, offline=options.offline)
-        return RunModel(entry.name, entry.family, load, file, chosen=True)
-    family, checkpoint = resolve_model(first, given)
-    path = Path(checkpoint or "")
-    if family is None and not path.is_file():
-        raise CheckpointError(f"no such file: {path}")
-    default, file = f"{family}:{checkpoint}" if checkpoint else family, None
-    if checkpoint and path.is_file():
-        default, file = path.stem, lambda: path
-    elif checkpoint and path.exists():
-        default = path.name
-    return RunModel(name or default, family, load, file, chosen=name is not None)
-
-
-def _load(first: str, given: str | None, device: str, options: Options, name: str) -> ModelAdapter:
-    return load_model(first, given, device, name=name, dtype=options.dtype, offline=options.offline)
 
 
 def _name(model: RunModel, taken: dict[str, Identity], force: bool) -> None:

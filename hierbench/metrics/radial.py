@@ -91,12 +91,13 @@ def radial_retrieval(
     points = geometry.lift(caption)
     radius = geometry.radius(points, root=root)
     gone = _removed(removed, owner, len(image), len(caption))
-    predicted = torch.cat(
+    found_at = torch.cat(
         [
             _predictions(geometry.similarity(part, points), radius, steps, gone[start : start + ROWS])
             for start, part in zip(range(0, len(image), ROWS), geometry.lift(image).split(ROWS), strict=True)
         ]
-    ).numpy()
+    )
+    predicted = found_at.numpy()
 
     own = np.zeros((len(image), string.max() + 1), bool)  # image x distinct string
     own[np.repeat(owner, LEVELS), string] = True
@@ -105,23 +106,23 @@ def radial_retrieval(
     guessed[rows, string[predicted[rows, at]]] = True
     found = np.zeros((len(image), LEVELS), bool)
     np.logical_or.at(found, owner, guessed[owner[:, None], string.reshape(-1, LEVELS)])
-    radius = radius.numpy().reshape(-1, LEVELS)
+    radii = radius.numpy().reshape(-1, LEVELS)
     return Radial(
         precision=(guessed & own).sum(1) / guessed.sum(1),
         recall=found.mean(1),
-        tau=_order_tau(radius),
+        tau=_order_tau(radii),
         predicted=predicted,
-        radius=radius,
+        radius=radii,
         owner=owner,
     )
 
 
-def _predictions(similarity: Tensor, radius: Tensor, steps: int, gone: Tensor | list) -> Tensor:
+def _predictions(similarity: Tensor, radius: Tensor, steps: int, gone: Tensor) -> Tensor:
     """(N, M) similarities and (M,) radii -> (N, steps): the most similar caption within each threshold, −1 = none."""
     if len(gone):
         similarity = similarity.masked_fill(gone, -torch.inf)
-    thresholds = np.linspace(float(radius.min()), float(radius.max()), steps)
-    thresholds = torch.from_numpy(thresholds).to(radius.dtype)
+    spaced = np.linspace(float(radius.min()), float(radius.max()), steps)
+    thresholds = torch.from_numpy(spaced).to(radius.dtype)
     entered_at = torch.searchsorted(thresholds, radius)  # the first threshold that a caption is within
     best = similarity.new_full((len(similarity),), -torch.inf)
     winner = torch.full((len(similarity),), -1)
@@ -136,15 +137,18 @@ def _predictions(similarity: Tensor, radius: Tensor, steps: int, gone: Tensor | 
     return torch.stack(predicted, 1)
 
 
-def _removed(removed: np.ndarray | None, owner: np.ndarray, images: int, captions: int) -> Tensor | list:
+def _removed(removed: np.ndarray | None, owner: np.ndarray, images: int, captions: int) -> Tensor:
     """The mask as a tensor, (images, captions); empty where nothing is removed."""
     if removed is None:
-        return []
+        return torch.empty(0, captions, dtype=torch.bool)
     if np.shape(removed) != (images, captions):
         raise MetricError(f"removed: expected shape {(images, captions)}, got {np.shape(removed)}")
     removed = np.asarray(removed, bool)
+    whole = np.asarray(
+        removed.reshape(images, -1, LEVELS).all(2), bool
+    )  # (images, samples): no level is left
     left = np.zeros(images, bool)
-    np.logical_or.at(left, owner, ~removed.reshape(images, -1, LEVELS).all(2)[owner, np.arange(len(owner))])
+    np.logical_or.at(left, owner, ~whole[owner, np.arange(len(owner))])
     if not left.all():
         raise MetricError(f"removed: image {int(np.flatnonzero(~left)[0])} keeps no caption of its own")
     return torch.from_numpy(removed)

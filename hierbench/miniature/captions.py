@@ -95,7 +95,7 @@ def entails(specific: Meaning, general: Meaning) -> bool:
         _covers(said[0], wanted[0]) and _covers(said[1], wanted[1]) and general.relation in (None, relation)
         for said, relation in (
             (specific.mentions, specific.relation),
-            (specific.mentions[::-1], INVERSE.get(specific.relation)),
+            (specific.mentions[::-1], INVERSE.get(specific.relation or "")),
         )
     )
 

@@ -6,6 +6,7 @@ order and nothing is stored. `render` makes the pixels and the boxes of the thin
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -89,12 +90,12 @@ def scene(split: str, index: int) -> Scene:
     looks = [_look(draws, KINDS[row].name, split) for row in rows]
     relation = None if single else draws.choice(tuple(INVERSE))
     radii = [SIZES[size] for _, _, size in looks]
-    places = _place_one(draws, *radii) if single else _place_two(draws, relation, *radii)
+    places = _place_one(draws, *radii) if relation is None else _place_two(draws, relation, *radii)
     things = tuple(
         Thing(
             kind, colour, size, x, y, radius,
             mirrored=draws.below(2) == 1,
-            rgb=tuple(min(max(value + draws.between(-_SHADE, _SHADE), 0), 255) for value in COLOURS[colour]),
+            rgb=_rgb(min(max(value + draws.between(-_SHADE, _SHADE), 0), 255) for value in COLOURS[colour]),
         )
         for (kind, colour, size), radius, (x, y) in zip(looks, radii, places, strict=True)
     )  # fmt: skip
@@ -102,8 +103,13 @@ def scene(split: str, index: int) -> Scene:
         split, index, things, relation, background,
         variant=draws.below(VARIANTS),
         mirrored=draws.below(2) == 1,
-        tint=tuple(draws.between(-_TINT, _TINT) for _ in range(3)),
+        tint=_rgb(draws.between(-_TINT, _TINT) for _ in range(3)),
     )  # fmt: skip
+
+
+def _rgb(values: Iterable[int]) -> tuple[int, int, int]:
+    red, green, blue = values
+    return red, green, blue
 
 
 def _look(draws: Draws, kind: str, split: str) -> tuple[str, str, str]:

@@ -81,7 +81,7 @@ def test_a_run_measures(fakes, things, tmp_path, caplog):
     expected = adapter.encode_images(pixels).mean(1)
     assert record.metrics["mean"].value == pytest.approx(expected.mean().item(), abs=1e-6)
     assert list(read_results(out)) == list(found)
-    assert read_items(out, "fake", "mean/things")["images"].image_id.tolist() == list(things.images.ids)
+    assert read_items(out, record)["images"].image_id.tolist() == list(things.images.ids)
     assert found.items["fake", "mean/things"]["images"]["label"].tolist() == things.labels.tolist()
     told = json.loads((out / "run.json").read_text())
     assert (told["models"], told["tasks"], told["suite"], told["layout"]) == (
@@ -382,7 +382,7 @@ def test_new_weights_do_not_overwrite_old_results(fakes, things, loads, tmp_path
         ({"models": []}, UsageError, "no models"),
         ({"models": ["hycoclp-vit-b"]}, UnknownNameError, "no model 'hycoclp-vit-b'"),
         ({"models": [("nofamily", "x.pth")]}, UnknownNameError, "nofamily"),
-        ({"models": ["nowhere.pth"]}, CheckpointError, r"no such file: nowhere\.pth"),
+        ({"models": ["nowhere.pth"]}, CheckpointError, r"no checkpoint file nowhere\.pth"),
         ({"models": [17]}, UsageError, "17 is no model"),
         ({"models": [("a", "b", "c", "d")]}, UsageError, "is no model"),
         ({"tasks": ["retrieval/cocoa"]}, UnknownNameError, "did you mean retrieval/coco"),
@@ -463,20 +463,20 @@ def test_protocol_and_prompts_reach_dataset_and_record(fakes, images, monkeypatc
     monkeypatch.setattr(setup, "open_dataset", open_dataset)
     [record] = run(fakes.Adapter(), [fakes.Task()], protocol="corrected", prompts="photo")
     assert asked == [{"protocol": "corrected", "prompts": "photo"}]
-    assert record.protocol == "corrected+photo"
+    assert record.way == "corrected+photo"
 
 
 def test_a_model_is_gone_before_the_next_is_loaded(fakes, things, loads, monkeypatch):
     alive = []
 
-    def load(model, checkpoint, device, **options):
+    def load(checkpoint, **options):
         gc.collect()
         assert not any(ref() for ref in alive)
         adapter = fakes.Adapter(name=options["name"])
         alive.append(weakref.ref(adapter))
         return adapter
 
-    monkeypatch.setattr(setup, "load_model", load)
+    monkeypatch.setattr(reference, "family_loader", lambda family: load)
     found = run([("fake", "a"), ("fake", "b"), ("fake", "c")], [fakes.Task()])
     assert [r.status for r in found] == ["measured"] * 3
 
@@ -617,11 +617,11 @@ def test_images_that_are_not_the_protocols_name_the_record(fakes, images, opens,
     opens(things=Odd())
     task = fakes.Task()
     [record] = run(fakes.Adapter(), [task], out=tmp_path)
-    assert record.protocol == "released+whole-set"
+    assert record.way == "released+whole-set"
     assert run(fakes.Adapter(), [task], out=tmp_path)[0] == record
-    assert run(fakes.Adapter(), [task], prompts="photo")[0].protocol == "released+whole-set+photo"
+    assert run(fakes.Adapter(), [task], prompts="photo")[0].way == "released+whole-set+photo"
     [failed] = run(fakes.Adapter(), [fakes.Task(fails=True)])
-    assert (failed.status, failed.protocol) == ("failed", "released+whole-set")
+    assert (failed.status, failed.way) == ("failed", "released+whole-set")
     opens(things=fakes.dataset(images))  # the same facts, but now the protocol's own images
-    assert run(fakes.Adapter(), [task], out=tmp_path)[0].protocol == "released"
+    assert run(fakes.Adapter(), [task], out=tmp_path)[0].way == "released"
     assert task.scored == [20, 20, 20]

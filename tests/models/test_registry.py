@@ -1,6 +1,8 @@
 """Names to things: every way to say what model is meant, other people's adapters, collisions, typing errors."""
 
+import hashlib
 import sys
+from importlib import resources
 
 import pytest
 
@@ -11,7 +13,7 @@ from hierbench.models import checkpoints
 from hierbench.models import families as families_module
 from hierbench.models.catalog import read_catalog
 from hierbench.models.families import add_adapter_file, families
-from hierbench.models.reference import load_model
+from hierbench.models.reference import ModelReference, load_model
 
 ADAPTER = '''"""One line about it."""
 from hierbench.model_adapters.random import load as load_random
@@ -89,6 +91,41 @@ def test_a_catalog_name_is_fetched_and_names_the_row(tiny_checkpoint, monkeypatc
     assert load_model("hycoclip-vit-b").card.name == "hycoclip-vit-b"
     assert load_model("hycoclip-vit-b", offline=True, name="ours").card.name == "ours"
     assert asked == [("hycoclip-vit-b", False), ("hycoclip-vit-b", True)]
+
+
+def test_runs_that_all_write_model_safetensors_are_called_after_their_folders(tmp_path, monkeypatch):
+    for folder in ("argent", "meru"):
+        (tmp_path / "runs" / folder).mkdir(parents=True)
+        (tmp_path / "runs" / folder / "model.safetensors").touch()
+    (tmp_path / "weights of mine.pth").touch()
+    called = [
+        ModelReference.of(("argent", tmp_path / "runs" / "argent" / "model.safetensors")),
+        ModelReference.of(f"meru:{tmp_path}/runs/meru/model.safetensors"),
+        ModelReference.of(tmp_path / "weights of mine.pth"),
+        ModelReference.of(("hf_clip", tmp_path / "runs")),  # a transformers folder
+        ModelReference.of((None, tmp_path / "runs" / "meru" / "model.safetensors", "chosen")),
+    ]
+    assert [model.name for model in called] == ["argent", "meru", "weights of mine", "runs", "chosen"]
+    assert [model.family for model in called] == ["argent", "meru", None, "hf_clip", None]
+    assert [model.chosen for model in called] == [False] * 4 + [True]
+    monkeypatch.chdir(tmp_path / "runs" / "argent")
+    assert ModelReference.of("model.safetensors").name == "argent"
+
+
+def test_a_reference_knows_the_hash_of_one_file_without_loading_it(tmp_path):
+    (tmp_path / "abc.pth").write_bytes(b"abc")
+    known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, appendix B.1
+    assert ModelReference.of(("meru", tmp_path / "abc.pth")).sha256() == known
+    assert ModelReference.of(("hf_clip", tmp_path)).sha256() is None
+    assert ModelReference.of("random:sphere").sha256() is None
+    bundled = resources.files("hierbench.reference") / "bundled" / "clip.safetensors"
+    assert ModelReference.of("miniature-clip").sha256() == hashlib.sha256(bundled.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("thing", [3, (), ("a", "b", "c", "d"), ("meru", 3), (None,), (None, None, "x")])
+def test_what_is_no_model(thing):
+    with pytest.raises(UsageError, match="is no model: give a name, a path"):
+        ModelReference.of(thing)
 
 
 @pytest.mark.parametrize(
