@@ -124,6 +124,7 @@ def _same(built: Task) -> Task:
 
 @cache
 def coded_tasks() -> tuple[tuple[str, Factory], ...]:
+    """Names and factories of the tasks that stand in code: `TASKS` of the task files, and entry points."""
     tables = [getattr(module, "TASKS", {}) for module in _task_modules()]
     tables += [{point.name: import_entry(point, "task")} for point in entry_points(group=TASK_GROUP)]
     return tuple(item for table in tables for item in table.items())
