@@ -183,5 +183,4 @@ def _print(report: dict[str, Any]) -> None:
     print_text(
         f"WordNet: {wordnet or 'not found; only rebuilding the class trees needs it (apt install wordnet-base)'}"
     )
-    print()
-    print_text(f"Next: {report['next']}")
+    print(f"\nNext: {report['next']}")  # a command to copy stays on one line
