@@ -15,6 +15,7 @@ from hierbench.contracts import EmbeddingRequests, Fit, Geometry, ImageSource
 from hierbench.data.datasets import CaptionChains, Classification, ImageFiles, MultiLabel, Retrieval
 from hierbench.engine.session import Session
 from hierbench.errors import DataError, UsageError
+from hierbench.files import text_lines
 
 ROOT = ""  # the caption that stands for the root where a geometry has no origin of its own
 IMAGES = "images"
@@ -105,7 +106,7 @@ def _lines(path: Path) -> list[str]:
     if not path.is_file():
         raise UsageError(f"--captions {path}: there is no such file")
     try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = [line.strip() for line in text_lines(path.read_text(encoding="utf-8"))]
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"captions {path} cannot be read: {error}") from error
     if not any(lines):

@@ -7,20 +7,19 @@ import pickle
 import re
 import warnings
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from hierbench.errors import CheckpointError, UsageError
-from hierbench.reference.dual_encoder import UNUSED_BY_UNCHA, DualEncoder, Layout
+from hierbench.reference.dual_encoder import DualEncoder
 from hierbench.reference.encoders import VOCABULARY
+from hierbench.reference.layouts import LAYOUTS, Layout, layout_of
 
 TOKEN_WEIGHT, TOKEN_IDS = "textual.token_embed.weight", "textual.token_ids"
 """The token embedding; and, in files that hold only some of its rows, their ids (int64, ascending)."""
-
-FAMILIES: dict[Layout, str] = {"clip": "clip", "hyperbolic": "meru, hycoclip or argent", "uncha": "uncha"}
 
 
 def read_state(path: str | Path) -> dict[str, Tensor]:
@@ -86,24 +85,16 @@ def _starts_as_pickle(path: Path) -> bool:
         return file.read(1) == pickle.PROTO  # of pickle protocol 2 and later
 
 
-def layout_of(state: Mapping[str, Tensor]) -> Layout:
-    """Which scalars a state dict has: clip has no curvature, uncha three temperatures."""
-    if "curv" not in state:
-        return "clip"
-    return "uncha" if "global_logit_scale" in state else "hyperbolic"
-
-
 def detect_family(path: str | Path) -> str:
     """The family by the entries of a file: "clip" or "uncha". Raises CheckpointError where they do not tell."""
     state = read_state(path)
     _dimensions(state, str(path))  # refuses what is no file of the lineage at all
-    layout = layout_of(state)
-    if layout == "hyperbolic":
+    families = LAYOUTS[layout_of(state)].families
+    if len(families) > 1:
         raise CheckpointError(
-            f"checkpoint {path} is hyperbolic, and MERU, HyCoCLIP and ARGENT files are alike: "
-            "name the family with --family"
+            f"checkpoint {path} can be of {_either(families)}, whose files are alike: name the family with --family"
         )
-    return layout
+    return families[0]
 
 
 def load_dual_encoder(path: str | Path, layout: Layout | None = None) -> DualEncoder:
@@ -111,8 +102,9 @@ def load_dual_encoder(path: str | Path, layout: Layout | None = None) -> DualEnc
     state = read_state(path)
     found = layout_of(state)
     if layout is not None and found != layout and "visual_proj.weight" in state:
+        families = _either(LAYOUTS[found].families)
         raise CheckpointError(
-            f"checkpoint {path} is not of the family asked for: its entries are those of --family {FAMILIES[found]}"
+            f"checkpoint {path} is not of the family asked for: its entries are those of --family {families}"
         )
     return dual_encoder_from(state, str(path))
 
@@ -135,8 +127,7 @@ def dual_encoder_from(state: Mapping[str, Tensor], where: str = "state dict") ->
     except (UsageError, ArithmeticError) as error:
         raise CheckpointError(f"checkpoint {where} is of another architecture: {error}") from error
     expected = {key: value.shape for key, value in model.state_dict().items()}
-    if layout == "uncha":
-        state = {**{key: torch.zeros(expected[key]) for key in UNUSED_BY_UNCHA}, **state}
+    state = {**{key: torch.zeros(expected[key]) for key in LAYOUTS[layout].unused}, **state}
     _check_entries(expected, state, where)
     model.to_empty(device="cpu").load_state_dict(state, strict=True)
     model.textual.known_tokens = known
@@ -221,6 +212,10 @@ def _check_entries(expected: Mapping[str, torch.Size], state: Mapping[str, Tenso
         raise CheckpointError(
             f"checkpoint {where} has NaN or infinite weights in {_some(bad)}: use an earlier one"
         )
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _some(items: Iterable[str]) -> str:

@@ -13,12 +13,12 @@ from hierbench.reference.checkpoint import (
     TOKEN_IDS,
     detect_family,
     dual_encoder_from,
-    layout_of,
     load_dual_encoder,
     read_state,
     with_token_rows,
 )
 from hierbench.reference.dual_encoder import DualEncoder
+from hierbench.reference.layouts import layout_of
 from hierbench.reference.tokenizer import tokenize
 
 
@@ -73,7 +73,7 @@ def test_families_are_told_by_entries(states, tmp_path):
     assert detect_family(tmp_path / "clip.pth") == "clip"
     assert detect_family(tmp_path / "uncha.pth") == "uncha"
     with pytest.raises(
-        CheckpointError, match="MERU, HyCoCLIP and ARGENT files are alike: name the family"
+        CheckpointError, match="can be of meru, hycoclip or argent, whose files are alike: name the family"
     ) as info:
         detect_family(tmp_path / "hyperbolic.pth")
     assert "--family" in one_line(info)
