@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 import hierbench
-from hierbench import registry, results
+from hierbench import registry, results, taxonomy
 from hierbench.contracts import Dataset, ModelAdapter, ModelCard, ProtocolAware, Task
 from hierbench.data.locate import Locations
 from hierbench.data.manifests import PROTOCOLS, REGIMES, load_manifest, names_hash
@@ -33,6 +33,7 @@ from hierbench.files import safe_name
 from hierbench.models.reference import ModelReference
 from hierbench.progress import Progress, Quiet, choose
 from hierbench.results import Record
+from hierbench.taxonomy import edge_hash
 
 DEFAULT_SUITE = "argent"
 DTYPES = ("float32", "bfloat16", "float16")
@@ -287,6 +288,8 @@ class Opened:
             found["names_hash"] = names_hash(self.dataset.class_names)
         if hasattr(self.dataset, "templates"):
             found["prompts_hash"] = names_hash(self.dataset.templates)
+        if tree := getattr(self.dataset, "taxonomy", None):  # a user's own may change under its name
+            found["taxonomy_hash"] = edge_hash(taxonomy.load(tree).edges)
         return found
 
 

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hierbench.errors import UnknownNameError, UsageError
 from hierbench.reference.dual_encoder import IMAGENET_MEAN, IMAGENET_STD, DualEncoder
+from hierbench.reference.layouts import Layout
 from hierbench.reference.model import ReferenceModel
 from hierbench.reference.objectives import build_terms
 from hierbench.reference.training.config import DataConfig, TrainConfig
@@ -30,7 +31,7 @@ class ModelConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    layout: Literal["clip", "hyperbolic", "uncha"]
+    layout: Layout
     vision: str = "vit_small_patch16_224"
     vision_sizes: dict[str, int | float] = Field(default_factory=dict)
     image_size: int = Field(224, ge=1)
