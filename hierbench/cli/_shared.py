@@ -9,14 +9,12 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 WIDTH = 120  # of text for a pipe or a file, where nobody can tell
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
 class Interrupted(Exception):  # noqa: N818 - no error
@@ -158,8 +156,13 @@ def folder_size(folder: Path) -> int:
     )
 
 
-def register(adapters: Iterable[Path] | None = None, manifests: Iterable[Path] | None = None) -> None:
-    """Make a user's own adapter and manifest files known to this process."""
+def register(
+    adapters: Iterable[Path] | None = None,
+    manifests: Iterable[Path] | None = None,
+    task_files: Iterable[Path] | None = None,
+) -> None:
+    """Make a user's own adapter, manifest and task files known to this process."""
+    from hierbench import registry
     from hierbench.data import manifests as known
     from hierbench.models.families import add_adapter_file
 
@@ -167,6 +170,8 @@ def register(adapters: Iterable[Path] | None = None, manifests: Iterable[Path] |
         add_adapter_file(path)
     for path in manifests or ():
         known.register_manifest(path)
+    for path in task_files or ():
+        registry.add_task_file(path)
 
 
 def data_paths(pairs: Iterable[str] | None) -> dict[str, Path]:
