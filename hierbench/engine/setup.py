@@ -17,7 +17,7 @@ from hierbench.contracts import Dataset, ModelAdapter, Task
 from hierbench.data.locate import Locations
 from hierbench.data.manifests import PROTOCOLS, REGIMES, load_manifest, names_hash
 from hierbench.data.readers import open_dataset
-from hierbench.engine import distributed, encoding
+from hierbench.engine import contents, distributed, encoding
 from hierbench.engine.device import resolve_device
 from hierbench.engine.session import Session
 from hierbench.errors import (
@@ -253,7 +253,13 @@ class Opened:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over labels, captions and so on, and over the content of all images. Raises DataError."""
-        ids = encoding.content_ids(self.dataset, self.dataset.images.ids, self.contents, self._progress)
+        images = self.dataset.images
+        if not self.contents:
+            self.contents.update(contents.remembered(images))
+        known = len(self.contents)
+        ids = encoding.content_ids(self.dataset, images.ids, self.contents, self._progress)
+        if len(self.contents) > known:
+            contents.remember(images, self.contents)
         return hashlib.sha256(self.dataset.facts() + b"".join(ids)).hexdigest()
 
     @property
