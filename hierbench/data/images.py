@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import struct
 import warnings
 
 import numpy as np
@@ -69,6 +70,20 @@ def decode_stored(content: bytes, where: str) -> tuple[Image.Image, Image.Transp
             raise DataError(f"image {where} is damaged ({reason}): fetch it again or remove it") from error
 
 
+def as_plain_png(content: bytes, where: str) -> bytes:
+    """Encoded bytes -> a PNG that every reader decodes to the pixels of `decode`: RGB, 8 bits, upright, one frame.
+
+    A file that is one already is returned as it is. Raises DataError as `decode` does.
+    """
+    image = decode(content, where)
+    if _is_plain_png(content):
+        return content
+    out = io.BytesIO()
+    image.info.clear()  # profiles, gamma, transparency: other readers may act on them
+    image.save(out, "PNG", compress_level=1)
+    return out.getvalue()
+
+
 def to_square(image: Image.Image, size: int, fit: Fit, resample: str = "bicubic") -> Tensor:
     """RGB image -> (3, size, size) float32 in [0, 1].
 
@@ -87,6 +102,32 @@ def to_square(image: Image.Image, size: int, fit: Fit, resample: str = "bicubic"
         image = image.crop((left, top, left + size, top + size))
     pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)
     return pixels.to(torch.float32, memory_format=torch.contiguous_format).div_(255)
+
+
+PNG_HEADER = struct.Struct(
+    ">8s4x4s8xBBBBB"
+)  # signature, IHDR, bits, colour type, compression, filter, interlacing
+PLAIN_CHUNKS = {
+    b"IHDR",
+    b"IDAT",
+    b"IEND",
+    b"pHYs",
+    b"tIME",
+}  # others, texts too, may tell of colour or orientation
+
+
+def _is_plain_png(content: bytes) -> bool:
+    if len(content) < PNG_HEADER.size:
+        return False
+    if PNG_HEADER.unpack_from(content)[:4] != (b"\x89PNG\r\n\x1a\n", b"IHDR", 8, 2):
+        return False
+    place = 8
+    while place + 8 <= len(content):
+        length, kind = struct.unpack_from(">I4s", content, place)
+        if kind not in PLAIN_CHUNKS:
+            return False
+        place += 12 + length
+    return True
 
 
 def _check_size(size: tuple[int, int], where: str) -> None:
