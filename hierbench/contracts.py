@@ -188,6 +188,17 @@ class MetricSpec:
     unit: str = (
         "percent"  # percent: recorded 0–100; fraction: recorded 0–1, printed as percent; raw: as it is
     )
+    minimum: float | None = None  # of the recorded figure; None: by unit, see `limits`
+    maximum: float | None = None
+
+    @property
+    def limits(self) -> tuple[float | None, float | None]:
+        """Between which bounds a recorded figure lies: percent 0–100, fraction 0–1, unless given; None = no bound."""
+        low, high = {"percent": (0.0, 100.0), "fraction": (0.0, 1.0)}.get(self.unit, (None, None))
+        return (
+            low if self.minimum is None else self.minimum,
+            high if self.maximum is None else self.maximum,
+        )
 
 
 @dataclass(frozen=True)
@@ -222,6 +233,7 @@ class Scores:
     n: int
     items: Mapping[str, Mapping[str, np.ndarray | Sequence[str]]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    degenerate: Mapping[str, str] = field(default_factory=dict)  # metric -> why its figure says little
 
 
 @runtime_checkable

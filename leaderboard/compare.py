@@ -68,7 +68,7 @@ def compare(
     @cache
     def resampled(task: str) -> dict[str, np.ndarray] | str:
         """Differences on every resample by metric, or why there are none."""
-        both = [results.read_items(folder, record.model, task) for folder, record in (a[task], b[task])]
+        both = [results.read_items(folder, record) for folder, record in (a[task], b[task])]
         return differences(*both, a[task][1], b[task][1])
 
     return [
@@ -136,7 +136,7 @@ def against_published(
 
 def _reservation(record: Record) -> str:
     """Why a figure does not compare with published ones: papers measure whole datasets with the released code."""
-    parts = [] if record.protocol == "released" else [f"measured under protocol {record.protocol}"]
+    parts = [] if record.way == "released" else [f"measured under protocol {record.way}"]
     if record.limit is not None:
         parts.append(f"measured on at most {record.limit:,} items")
     return ", ".join(parts)
@@ -201,7 +201,7 @@ def _statistic(items: Items, record: Record) -> tuple[bootstrap.Statistic, int]:
     if {"label", "predicted"} <= set(images):
         label, predicted = _array(images["label"]), _array(images["predicted"])
         classes = int(max(label.max(), predicted.max())) + 1  # any others would count nowhere
-        parts.append(accuracy_statistic(predicted, label, classes, record.protocol.partition("+")[0]))
+        parts.append(accuracy_statistic(predicted, label, classes, record.protocol))
     if {"scores", "present", "ignored"} <= set(images):
         parts.append(map_statistic(*(np.stack(images[name]) for name in ("scores", "present", "ignored"))))
     if "rank" in images and "captions" in items:

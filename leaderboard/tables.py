@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from hierbench.contracts import Estimate
 from hierbench.errors import OutputError, UnknownNameError
 from hierbench.names import lookup
-from hierbench.results import protocol_name, protocol_parts
 
 if TYPE_CHECKING:
     from hierbench.results import Record
@@ -99,8 +98,8 @@ class _Variant:
 
     @classmethod
     def of(cls, record: Record) -> _Variant:
-        protocol, variant, prompts = protocol_parts(record.protocol)
-        return cls(str(record.task_version), protocol_name(protocol, variant), prompts, record.limit)
+        protocol = f"{record.protocol}+{record.variant}" if record.variant else record.protocol
+        return cls(str(record.task_version), protocol, record.prompts, record.limit)
 
 
 @dataclass(frozen=True)

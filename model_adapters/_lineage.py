@@ -15,12 +15,12 @@ from torch import Tensor
 from hierbench.contracts import Fit, Geometry, ModelCard
 from hierbench.data.images import to_square
 from hierbench.errors import CheckpointError, EncodingError, GeometryError, UsageError
-from hierbench.geometry import Lorentz, Sphere
 from hierbench.model_adapters._foreign import DTYPES, arithmetic
 from hierbench.models.checkpoints import sha256
 from hierbench.reference.checkpoint import load_dual_encoder
-from hierbench.reference.dual_encoder import TEMPERATURES, DualEncoder, Layout
+from hierbench.reference.dual_encoder import DualEncoder
 from hierbench.reference.encoders import pack_step
+from hierbench.reference.layouts import Layout
 from hierbench.reference.packing import chunks, pack
 from hierbench.reference.tokenizer import tokenize
 
@@ -82,6 +82,10 @@ def adapt(
     """
     if dtype not in DTYPES:
         raise UsageError(f"dtype {dtype!r} is not offered: choose {', '.join(DTYPES)}")
+    try:
+        geometry = model.geometry(learned=False)
+    except GeometryError as error:
+        raise CheckpointError(f"checkpoint {source}: {error}") from error
     mean, std = model.pixel_mean.flatten().tolist(), model.pixel_std.flatten().tolist()
     card = ModelCard(
         name=name,
@@ -95,12 +99,8 @@ def adapt(
         sha256=digest,
         dtype=dtype,
         paper=paper,
-        notes=_scalars(model),
+        notes=_scalars(model, geometry),
     )
-    try:
-        geometry = Lorentz(model.curvature().item()) if model.is_hyperbolic else Sphere()
-    except GeometryError as error:
-        raise CheckpointError(f"checkpoint {source}: {error}") from error
     return LineageAdapter(card, geometry, model, keep_end)
 
 
@@ -179,15 +179,12 @@ def _parameters(model: DualEncoder) -> int:
     return count if known is None else count - (len(table) - len(known)) * table.shape[1]
 
 
-def _scalars(model: DualEncoder) -> dict[str, float]:
+def _scalars(model: DualEncoder, geometry: Geometry) -> dict[str, float]:
     """The learned scalars for the card, as factors rather than logs."""
-    notes = {name: getattr(model, name).exp().item() for name in TEMPERATURES[model.layout]}
-    if model.is_hyperbolic:
-        notes |= {
-            "curvature": model.curvature().item(),
-            "visual_alpha": model.visual_alpha.exp().item(),
-            "textual_alpha": model.textual_alpha.exp().item(),
-        }
+    notes = {name: scale.item() for name, scale in model.scales().items()}
+    notes |= {name: value for name, value in geometry.describe().items() if name != "name"}
+    if model.spec.alphas:
+        notes |= {name: getattr(model, name).exp().item() for name in ("visual_alpha", "textual_alpha")}
     return notes
 
 

@@ -15,6 +15,7 @@ from hierbench.contracts import EmbeddingRequests, Fit, Geometry, ModelAdapter
 from hierbench.data.datasets import CaptionChains, Classification, ImageFiles, Retrieval
 from hierbench.engine.encoding import embed
 from hierbench.errors import DataError
+from hierbench.files import text_lines
 
 ROOT = ""  # the caption that stands for the root where a geometry has no origin of its own
 IMAGES = "images"
@@ -74,7 +75,7 @@ def with_own(dataset: Any, images: Mapping[str, Path], captions: Path | None) ->
     if captions is not None:
         try:
             texts = [
-                line.strip() for line in captions.read_text(encoding="utf-8").splitlines() if line.strip()
+                line.strip() for line in text_lines(captions.read_text(encoding="utf-8")) if line.strip()
             ]
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"captions {captions} cannot be read: {error}") from error

@@ -138,15 +138,16 @@ def _next(datasets: list[dict[str, Any]]) -> str:
 
 
 def _print(report: dict[str, Any]) -> None:
-    print(f"hierbench {report['hierbench']} in {report['folder']}")
-    print(f"Python {report['python']} on {report['platform']}\n")
+    print_text(f"hierbench {report['hierbench']} in {report['folder']}")
+    print_text(f"Python {report['python']} on {report['platform']}")
+    print()
     packages = report["packages"]
     installed = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
     print_text(f"Packages: {installed}")
     for name, version in packages.items():
         if version is None:
             why = f"only for {OPTIONAL[name]}" if name in OPTIONAL else "required: reinstall hierbench"
-            print(f"  not installed: {name} ({why}; pip install {name})")
+            print_text(f"  not installed: {name} ({why}; pip install {name})", indent=4)
     print("\nDevices\n")
     print_listing(report["devices"], ["name", "what"])
     models = report["models"]
@@ -169,7 +170,8 @@ def _print(report: dict[str, Any]) -> None:
     ]
     print_listing(rows, ["name", "state", "where"], empty="(no datasets)")
     if not all(row["ready"] for row in rows):
-        print("\n`hierbench datasets` says where each comes from.")
+        print()
+        print_text("`hierbench datasets` says where each comes from.")
     print()
     cache = report["cache"]
     of_it = f", of it {size(cache['downloads'])} in downloads/, needed no more once a dataset is prepared"
@@ -178,7 +180,7 @@ def _print(report: dict[str, Any]) -> None:
         "(HIERBENCH_CACHE moves it)"
     )
     wordnet = report["wordnet"]["folder"]
-    print(
+    print_text(
         f"WordNet: {wordnet or 'not found; only rebuilding the class trees needs it (apt install wordnet-base)'}"
     )
-    print(f"\nNext: {report['next']}")
+    print(f"\nNext: {report['next']}")  # a command to copy stays on one line

@@ -94,10 +94,10 @@ def _new_folder() -> Path:
 
 def _adapter(config: ReferenceConfig) -> str:
     """The model family that measures a trained model: the config's, or one of the same layout for one of its own."""
-    from hierbench.reference.schema import LAYOUTS
+    from hierbench.reference.layouts import LAYOUTS
 
-    same = [family for family, layout in LAYOUTS.items() if layout == config.model.layout]
-    return config.family if config.family in LAYOUTS else same[0]
+    families = LAYOUTS[config.model.layout].families
+    return config.family if config.family in families else families[0]
 
 
 def _measure(weights: Path, family: str, suite: str, folder: Path) -> dict[str, float]:

@@ -19,13 +19,14 @@ from typing import Any
 import torch
 
 from hierbench import results
-from hierbench.contracts import ModelAdapter, ModelCard, Task
+from hierbench.contracts import ModelAdapter, ModelCard, Scores, Task
 from hierbench.data.datasets import spread
 from hierbench.engine import distributed, encoding, provenance
 from hierbench.engine.setup import Model, RunModel, Setup
 from hierbench.engine.store import EmbeddingStore, MemoryStore
 from hierbench.errors import HierbenchError, MissingDataError
 from hierbench.results import Items, Record, Results
+from hierbench.results.record import described, outside, outside_note
 
 log = logging.getLogger(__name__)
 
@@ -191,8 +192,10 @@ def _run_task(
             limit=opened.limit,
             metrics=dict(scores.metrics),
             n=scores.n,
-            notes=(*opened.notes, *scores.notes),
+            notes=(*opened.notes, *scores.notes, *_outside(scores)),
+            degenerate=dict(scores.degenerate),
         )
+        record.check()
         return record, scores.items
     except MissingDataError as error:
         return _record(setup, model, task, facts, skipped=_one_line(error)), {}
@@ -247,7 +250,8 @@ def _kept(
     known = {**record.provenance, "limit": record.limit}
     same = (
         record.task_version == task.spec.version
-        and record.protocol == setup.protocol(task, variant)
+        and (record.protocol, record.variant, record.prompts)
+        == (task.spec.protocol, variant, setup.options.prompts)
         and record.family == (model.family or record.family)
         and all(known.get(name) == value for name, value in wanted.items())
     )
@@ -267,7 +271,7 @@ class _Recorder:
             results.write_run(out, _asked(self.setup))
             self.begun = True
         if out is not None and items is not None:
-            results.write_record(out, record, items)
+            record = results.write_record(out, record, items)
         if items:
             self.found.items[record.model, record.task] = items
         self.found.append(record)
@@ -301,12 +305,21 @@ def _record(
         task=task.spec.name,
         task_version=task.spec.version,
         dataset=task.spec.dataset,
-        protocol=setup.protocol(task, variant),
+        protocol=task.spec.protocol,
+        variant=variant,
+        prompts=setup.options.prompts,
         model=model.name,
         family=model.family or "unknown",
+        specs=described(task.spec.metrics),
+        headline=task.spec.headline,
         provenance=facts,
         **({"limit": setup.options.limit} | state),
     )
+
+
+def _outside(scores: Scores) -> Iterator[str]:
+    """Notes on figures that lie outside their intervals."""
+    return (outside_note(name) for name, figure in scores.metrics.items() if outside(figure))
 
 
 def _failed(

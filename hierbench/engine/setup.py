@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 import hierbench
-from hierbench import registry, results
+from hierbench import registry, results, taxonomy
 from hierbench.contracts import Dataset, ModelAdapter, ModelCard, ProtocolAware, Task
 from hierbench.data.locate import Locations
 from hierbench.data.manifests import PROTOCOLS, REGIMES, load_manifest, names_hash
@@ -29,9 +29,11 @@ from hierbench.errors import (
     UnknownNameError,
     UsageError,
 )
+from hierbench.files import safe_name
 from hierbench.models.reference import ModelReference
 from hierbench.progress import Progress, Quiet, choose
 from hierbench.results import Record
+from hierbench.taxonomy import edge_hash
 
 DEFAULT_SUITE = "argent"
 DTYPES = ("float32", "bfloat16", "float16")
@@ -136,10 +138,6 @@ class Setup:
         """Where a model computes; an adapter object is where its owner put it."""
         return self.device if model.adapter is None else str(getattr(model.adapter, "device", "cpu"))
 
-    def protocol(self, task: Task, variant: str = "") -> str:
-        """The record's protocol: the task's, with the dataset's variant and the prompt regime if not the default."""
-        return results.protocol_name(task.spec.protocol, variant, self.options.prompts)
-
     def conditions(self, model: RunModel) -> dict[str, Any]:
         """What must not have changed for an earlier record to stand, besides checkpoint, task and data."""
         return {
@@ -216,7 +214,7 @@ def _models(
             taken[record.model] = (record.family, record.provenance.get("checkpoint_sha256"))
     for model in models:
         _name(model, taken, force)
-    folders = [results.safe_name(model.name).casefold() for model in models]
+    folders = [safe_name(model.name).casefold() for model in models]
     for model, folder in zip(models, folders, strict=True):
         if folders.count(folder) > 1:
             raise UsageError(
@@ -290,6 +288,8 @@ class Opened:
             found["names_hash"] = names_hash(self.dataset.class_names)
         if hasattr(self.dataset, "templates"):
             found["prompts_hash"] = names_hash(self.dataset.templates)
+        if tree := getattr(self.dataset, "taxonomy", None):  # a user's own may change under its name
+            found["taxonomy_hash"] = edge_hash(taxonomy.load(tree).edges)
         return found
 
 

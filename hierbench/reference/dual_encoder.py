@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from hierbench.contracts import Geometry
 from hierbench.reference.encoders import (
     CONTEXT,
     VOCABULARY,
@@ -17,30 +18,16 @@ from hierbench.reference.encoders import (
     text_tower,
     vision_tower,
 )
+from hierbench.reference.layouts import CURVATURE_RANGE, LAYOUTS, MAX_LOGIT_SCALE, Layout
 from hierbench.reference.packing import Pack
 
-Layout = Literal["clip", "hyperbolic", "uncha"]
-
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
-TEMPERATURES: dict[str, dict[str, float]] = {
-    "clip": {"logit_scale": 0.07},
-    "hyperbolic": {"logit_scale": 0.07},
-    "uncha": {"global_logit_scale": 0.07, "local_logit_scale": 0.05, "global_local_logit_scale": 0.06},
-}
-"""The learned temperatures of each layout and where they start (CLIP's 0.07; UNCHA's as released)."""
-
-MAX_LOGIT_SCALE = 100.0
-CURVATURE_RANGE = (0.1, 10.0)
-UNUSED_BY_UNCHA = ("logit_scale", "textual.min_radius_head.0.weight", "textual.min_radius_head.0.bias")
-"""Entries that UNCHA's released files hold although nothing reads them."""
 
 
 class DualEncoder(nn.Module):
     """Pixels and token sequences -> features of one space.
 
-    `layout` says which scalars there are: "clip" has a temperature; "hyperbolic" (MERU, HyCoCLIP, ARGENT) also the
-    logs of the curvature and of two scales (alphas) before the lift; "uncha" three temperatures.
+    `layout` says which learned scalars there are, and so in what geometry the features lie: see `layouts`.
     """
 
     def __init__(
@@ -55,12 +42,14 @@ class DualEncoder(nn.Module):
     ):
         super().__init__()
         self.layout = layout
-        for name, temperature in TEMPERATURES[layout].items():
+        self.spec = LAYOUTS[layout]
+        for name, temperature in self.spec.temperatures.items():
             self.register_parameter(name, _scalar(-math.log(temperature)))
-        if layout == "uncha":
-            self.logit_scale = _scalar(-math.log(0.07)).requires_grad_(False)  # released, unused
-        if layout != "clip":
-            self.curv = _scalar(0.0)
+        if "logit_scale" in self.spec.unused:
+            self.logit_scale = _scalar(-math.log(0.07)).requires_grad_(False)
+        for name in self.spec.curvatures:
+            self.register_parameter(name, _scalar(0.0))
+        if self.spec.alphas:
             self.visual_alpha = _scalar(-0.5 * math.log(embed_dim))  # tangents of norm near 1 at the start
             self.textual_alpha = _scalar(-0.5 * math.log(embed_dim))
         self.register_buffer("pixel_mean", torch.tensor(pixel_mean).view(3, 1, 1))
@@ -90,7 +79,8 @@ class DualEncoder(nn.Module):
         own) and a text tower such as L12_W512. `options` go to the constructor. Raises UsageError for bad names.
         """
         visual = vision_tower(vision, image_size=image_size, **(vision_sizes or {}))
-        textual = text_tower(text, vocabulary=vocabulary, context=context, min_radius_head=layout == "uncha")
+        unused_head = any("min_radius_head" in entry for entry in LAYOUTS[layout].unused)
+        textual = text_tower(text, vocabulary=vocabulary, context=context, min_radius_head=unused_head)
         return cls(visual, textual, embed_dim, layout, **options)
 
     @property
@@ -106,13 +96,27 @@ class DualEncoder(nn.Module):
         """Side of the square that `encode_image` reads, pixels."""
         return self.visual.patch_embed.img_size[0]
 
-    @property
-    def is_hyperbolic(self) -> bool:
-        return self.layout != "clip"
+    def scales(self) -> dict[str, Tensor]:
+        """The logit scales by entry, as factors that carry gradient."""
+        return {name: getattr(self, name).exp() for name in self.spec.temperatures}
 
-    def curvature(self) -> Tensor:
-        """κ > 0 as a tensor that carries gradient; the space has curvature −κ."""
-        return self.curv.exp()
+    def curvatures(self) -> dict[str, Tensor]:
+        """κ > 0 by entry, as tensors that carry gradient; the space (or its factor) has curvature −κ."""
+        return {name: getattr(self, name).exp() for name in self.spec.curvatures}
+
+    def geometry(self, learned: bool = True) -> Geometry:
+        """The space that lifted features lie in. `learned`: its curvatures carry gradient; else they are numbers.
+
+        Raises GeometryError for a curvature that is not positive and finite.
+        """
+        found = self.curvatures().values()
+        return self.spec.geometry(*(found if learned else (value.item() for value in found)))
+
+    def tangents(self, features: Tensor, of: Literal["image", "text"]) -> Tensor:
+        """(N, embed_dim) features of images or texts, times the learned scale that the layout has for them."""
+        if not self.spec.alphas:
+            return features
+        return features * (self.visual_alpha if of == "image" else self.textual_alpha).exp()
 
     def encode_image(self, pixels: Tensor) -> Tensor:
         """(B, 3, H, W) in [0, 1] -> (B, embed_dim), after the projection, before the learned scale."""
@@ -124,23 +128,22 @@ class DualEncoder(nn.Module):
 
     def image_tangents(self, pixels: Tensor) -> Tensor:
         """(B, 3, H, W) in [0, 1] -> (B, embed_dim) float32 tangent features: scaled, ready for the lift."""
-        features = full_precision(self.encode_image(pixels))
-        return features * self.visual_alpha.exp() if self.is_hyperbolic else features
+        return self.tangents(full_precision(self.encode_image(pixels)), "image")
 
     def text_tangents(self, texts: Sequence[Sequence[int]] | Pack) -> Tensor:
         """B token sequences, or a `Pack` of them -> (B, embed_dim) float32 tangent features."""
-        features = full_precision(self.encode_text(texts))
-        return features * self.textual_alpha.exp() if self.is_hyperbolic else features
+        return self.tangents(full_precision(self.encode_text(texts)), "text")
 
     @torch.no_grad()
     def clamp_scalars(self) -> None:
         """Bring the learned scalars into their ranges, as released training does before every forward pass:
         logit scales at most 100, curvature in [0.1, 10], alphas at most 1. Evaluation takes them as they are.
         """
-        for name in TEMPERATURES[self.layout]:
+        for name in self.spec.temperatures:
             getattr(self, name).clamp_(max=math.log(MAX_LOGIT_SCALE))
-        if self.is_hyperbolic:
-            self.curv.clamp_(*map(math.log, CURVATURE_RANGE))
+        for name in self.spec.curvatures:
+            getattr(self, name).clamp_(*map(math.log, CURVATURE_RANGE))
+        if self.spec.alphas:
             self.visual_alpha.clamp_(max=0.0)
             self.textual_alpha.clamp_(max=0.0)
 

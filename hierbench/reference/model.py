@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from hierbench.errors import UsageError
-from hierbench.geometry import Lorentz, Sphere
-from hierbench.reference.dual_encoder import MAX_LOGIT_SCALE, TEMPERATURES, DualEncoder
+from hierbench.reference.dual_encoder import DualEncoder
 from hierbench.reference.encoders import full_precision
+from hierbench.reference.layouts import MAX_LOGIT_SCALE
 from hierbench.reference.objectives import Embedded, Weighted, total_loss
 from hierbench.reference.objectives.embedded import PARTS
 from hierbench.reference.packing import Pack
@@ -91,18 +91,12 @@ class ReferenceModel(nn.Module):
                 "owner": owner,
                 "processes": len(valid) // len(part_valid),
             }
-        scales = {
-            name: getattr(encoder, name).exp().clamp(max=MAX_LOGIT_SCALE)
-            for name in TEMPERATURES[encoder.layout]
-        }
-        geometry = Lorentz(encoder.curvature()) if encoder.is_hyperbolic else Sphere()
+        scales = {name: scale.clamp(max=MAX_LOGIT_SCALE) for name, scale in encoder.scales().items()}
+        geometry = encoder.geometry()
         points = {}
         for name, features in (("image", image), ("text", text)):
             features = features.to(torch.float32 if features.device.type == "mps" else torch.float64)
-            if encoder.is_hyperbolic:
-                alpha = encoder.visual_alpha if name == "image" else encoder.textual_alpha
-                features = features * alpha.exp()
-            lifted = geometry.lift(features)
+            lifted = geometry.lift(encoder.tangents(features, name))
             points[name] = gather(lifted[:count])
             if parts:
                 by_slot = lifted[count:].unflatten(0, (-1, count)).transpose(0, 1)  # (b, P, D)
@@ -130,9 +124,9 @@ class ReferenceModel(nn.Module):
     def _check(self) -> None:
         layout = self.encoder.layout
         for term in (weighted.term for weighted in self.terms):
-            if term.needs_cones and not self.encoder.is_hyperbolic:
+            if term.needs_cones and not self.encoder.spec.geometry.has_cones:
                 raise UsageError(f"a {term.label} term needs hyperbolic space, and layout {layout} has none")
-            missing = term.temperatures - TEMPERATURES[layout].keys()
+            missing = term.temperatures - self.encoder.spec.temperatures.keys()
             if missing:
                 raise UsageError(
                     f"layout {layout} has no {sorted(missing)[0]}, which a {term.label} term reads"
@@ -143,9 +137,7 @@ class ReferenceModel(nn.Module):
             name if name == "logit_scale" else name.replace("logit_", ""): value.detach()
             for name, value in scales.items()
         }
-        if self.encoder.is_hyperbolic:
-            logged["curv"] = self.encoder.curvature().detach()
-        return logged
+        return logged | {name: value.detach() for name, value in self.encoder.curvatures().items()}
 
 
 def _valid_parts(batch: Batch) -> Tensor:

@@ -14,15 +14,7 @@ from typing_extensions import TypedDict
 
 from hierbench.reference.dual_encoder import IMAGENET_MEAN, IMAGENET_STD
 from hierbench.reference.encoders import image_heads, text_heads
-
-LAYOUTS = {
-    "clip": "clip",
-    "meru": "hyperbolic",
-    "hycoclip": "hyperbolic",
-    "argent": "hyperbolic",
-    "uncha": "uncha",
-}
-"""The layouts of the families that have an adapter: a file of another layout could not be measured as one of them."""
+from hierbench.reference.layouts import LAYOUTS, Layout
 
 MAX_TOKENS = 16_384  # patches of an image: attention holds their square
 MAX_PARAMETERS = 4e9  # of a tower; the largest ViT of timm has 1.9e9
@@ -67,7 +59,7 @@ class VisionSizes(TypedDict, total=False):
 class ModelConfig(_Strict):
     """The two towers; see `DualEncoder.create`."""
 
-    layout: Literal["clip", "hyperbolic", "uncha"]
+    layout: Layout
     vision: Text = "vit_small_patch16_224"
     vision_sizes: VisionSizes = Field(default_factory=lambda: VisionSizes())
     image_size: Annotated[int, _Number, Field(ge=8, le=2048)] = 224
@@ -195,8 +187,9 @@ class ReferenceConfig(_Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> ReferenceConfig:
-        layout = LAYOUTS.get(self.family, self.model.layout)
-        if self.model.layout != layout:
+        layouts = [name for name, spec in LAYOUTS.items() if self.family in spec.families]
+        layout = layouts[0] if layouts else self.model.layout
+        if self.model.layout != layout:  # the file could not be measured as that family's
             raise ValueError(
                 f"family {self.family} has model.layout={layout}, not {self.model.layout}: "
                 "name another family, or take its layout"

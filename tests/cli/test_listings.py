@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from hierbench.cli import doctor
 from hierbench.engine.store import EmbeddingStore
 from hierbench.errata import errata, protocols
 
@@ -13,6 +14,20 @@ def test_json_is_one_document_and_nothing_else(hierbench, noun):
     done = hierbench(noun, "--json")
     assert (done.status, done.err) == (0, "")
     assert json.loads(done.out)
+
+
+@pytest.mark.parametrize("columns", ["60", "80", "120"])
+def test_what_the_doctor_misses_fits_the_terminal_too(hierbench, monkeypatch, columns):
+    """A machine without any of the optional parts: no WordNet, no package for training or for served models."""
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(doctor, "_wordnet", lambda: {"folder": None})
+    monkeypatch.setattr(doctor, "_version", lambda package: None if package in doctor.OPTIONAL else "1.0")
+    done = hierbench("doctor")
+    assert "WordNet: not found" in done.out
+    assert done.out.count("not installed: ") == len(doctor.OPTIONAL)
+    assert all(
+        "/" in line for line in done.out.splitlines() if len(line) > int(columns)
+    )  # a path may be long
 
 
 @pytest.mark.parametrize("columns", ["80", "120"])

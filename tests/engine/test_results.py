@@ -10,38 +10,45 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hierbench import results
-from hierbench.contracts import Estimate
+from hierbench.contracts import Estimate, MetricSpec
 from hierbench.errors import OutputError
 from hierbench.files import replacing, safe_name
 from hierbench.results import (
     Record,
     Results,
-    protocol_name,
-    protocol_parts,
     read_items,
     read_results,
     record_path,
     write_record,
     write_run,
 )
+from hierbench.results.record import described, outside, outside_note
 
 
 def record(model="m", task="retrieval/coco", **state):
-    state = state or {"metrics": {"r1": Estimate(12.5, 10.0, 15.0)}, "n": 40}
+    if not state.keys() & {"metrics", "n", "error", "skipped"}:
+        state |= {"metrics": {"r1": Estimate(12.5, 10.0, 15.0)}, "n": 40}
     return Record(
         task=task, task_version=3, dataset="coco", protocol="released", model=model, family="f",
         provenance={"checkpoint_sha256": "00"}, **state,
     )  # fmt: skip
 
 
+def written(folder, one, items=None):
+    """The path of the record, written."""
+    write_record(folder, one, items)
+    return record_path(folder, one.model, one.task)
+
+
 def test_a_record_survives_the_way_through_a_file(tmp_path):
-    written = record(metrics={"r1": Estimate(0.1 + 0.2, None, 1e-300)}, n=2, limit=7, notes=("ä", "b"))
-    path = write_record(tmp_path, written)
+    written = record(metrics={"r1": Estimate(0.1 + 0.2, 1e-300, None)}, n=2, limit=7, notes=("ä", "b"))
+    assert write_record(tmp_path, written) == written
+    path = record_path(tmp_path, "m", "retrieval/coco")
     assert path == tmp_path / "results" / "m" / "retrieval__coco.json"
     assert list(read_results(tmp_path)) == [written]
     assert list(json.loads(path.read_text())) == [
-        "schema", "task", "task_version", "dataset", "protocol", "model", "family", "metrics", "n", "limit",
-        "notes", "error", "skipped", "provenance",
+        "schema", "task", "task_version", "dataset", "protocol", "variant", "prompts", "model", "family", "metrics",
+        "specs", "headline", "degenerate", "n", "items_sha256", "limit", "notes", "error", "skipped", "provenance",
     ]  # fmt: skip
 
 
@@ -100,13 +107,14 @@ def test_items_go_to_parquet_and_old_tables_go_away(tmp_path):
         "score": np.array([0.5, np.nan], np.float32),
         "ranks": np.arange(4).reshape(2, 2),
     }
-    write_record(tmp_path, record(), {"images": columns})
-    tables = read_items(tmp_path, "m", "retrieval/coco")
+    written = write_record(tmp_path, record(), {"images": columns})
+    assert list(read_results(tmp_path)) == [written]
+    tables = read_items(tmp_path, written)
     assert list(tables) == ["images"]
     assert tables["images"].id.tolist() == ["a", "b"]
     assert tables["images"].score.dtype == np.float32
     assert [list(row) for row in tables["images"].ranks] == [[0, 1], [2, 3]]
-    assert read_items(tmp_path, "m", "other") == {}
+    assert read_items(tmp_path, record(task="other")) == {}
 
 
 @pytest.mark.parametrize(
@@ -116,9 +124,15 @@ def test_items_go_to_parquet_and_old_tables_go_away(tmp_path):
         ('{"schema": 1', "Expecting"),
         ("[1]", "not a result record"),
         ('{"task": "x"}', "not a result record"),
-        ('{"schema": 99}', "schema 99, this hierbench reads 1: upgrade hierbench"),
-        ('{"schema": 0}', "schema 0, this hierbench reads 1: run the task again"),
-        ('{"schema": 1, "task": "x", "extra": 1}', "missing or unknown entries"),
+        ('{"schema": 99}', "schema 99, this hierbench reads 2: upgrade hierbench"),
+        ('{"schema": 0}', "schema 0, this hierbench reads 2: run the task again"),
+        ('{"schema": 2, "task": "x", "extra": 1}', "missing or unknown entries"),
+        ('{"schema": true}', "not a result record"),
+        ('{"schema": 2, "n": NaN}', "NaN is not a number of JSON"),
+        ('{"schema": 2, "n": 1e999}', "not JSON compliant"),
+        ('{"schema": 2, "model": "\\ud800"}', "surrogates not allowed"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"a":' * 5000 + "1" + "}" * 5000, "nested too deeply"),
     ],
 )
 def test_damaged_records_are_named(tmp_path, text, reason):
@@ -141,13 +155,28 @@ def test_damaged_records_are_named(tmp_path, text, reason):
         ),
         ("metrics", {"auc": {"value": "1", "low": 0, "high": 2}}, "its figure auc"),
         ("metrics", {"auc": 1}, "its figure auc"),
-        ("metrics", [1], "cannot be used"),
+        ("metrics", [1], "its metrics is not a mapping"),
+        ("metrics", {"auc": {"value": 10**30, "low": 0, "high": 10**31}}, "beyond any sane size"),
+        ("metrics", {"r1": {"value": 12, "low": 15, "high": 10}}, r"interval of its figure r1 is \[15, 10\]"),
+        ("metrics", {"r1": {"value": 5, "low": 10, "high": 15}}, r"r1 is 5, outside its interval \[10, 15\]"),
+        ("metrics", {"r1": {"value": 101, "low": None, "high": None}}, "r1 is 101, outside 0.0 to 100.0"),
+        ("metrics", {"r1": {"value": 50, "low": -3, "high": 60}}, "r1 is -3, outside 0.0 to 100.0"),
+        ("n", -7, "n is -7, not positive"),
+        ("n", None, "n is None, not positive"),
+        ("n", 4.5, "its n is not a whole number"),
+        ("task_version", "1", "its task_version is not a whole number"),
+        ("limit", "5", "its limit is not a whole number"),
+        ("notes", "abc", "its notes are not a list of texts"),
+        ("variant", None, "its variant is not text"),
+        ("degenerate", {"r1": 3}, "its degenerate is not a mapping of texts"),
+        ("specs", {"r1": {"title": "R@1"}}, "its specs of r1 are not title"),
+        ("provenance", {"dataset_fingerprint": 7}, "a dataset_fingerprint that is not text"),
         ("model", 5, "its model is not text"),
         ("provenance", None, "its provenance is not a mapping"),
     ],
 )
 def test_a_record_with_a_mangled_entry_is_damaged(tmp_path, field, value, reason):
-    path = write_record(tmp_path, record())
+    path = written(tmp_path, record(specs=described([MetricSpec("r1", "R@1")])))
     path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
     with pytest.raises(OutputError, match=reason):
         read_results(tmp_path)
@@ -160,20 +189,74 @@ def test_a_damaged_plan_is_named(tmp_path, text):
         results.read_run(tmp_path)
 
 
-def test_damaged_items_are_named(tmp_path):
+@pytest.mark.parametrize("damage", ["shortened", "another run's", "a folder", "a FIFO", "one more", "gone"])
+def test_items_that_are_not_the_records_are_refused(tmp_path, damage):
+    one = write_record(tmp_path, record(), {"images": {"value": [1.0]}})
+    folder = results.items_path(tmp_path, one.model, one.task)
+    path = folder / "images.parquet"
+    whole = path.read_bytes()
+    if damage == "one more":
+        (folder / "extra.parquet").write_bytes(whole)
+    else:
+        path.unlink()
+    if damage == "shortened":
+        path.write_bytes(whole[:20])
+    elif damage == "another run's":  # killed between items and record
+        write_record(tmp_path, record(error="x"), {"images": {"value": [2.0]}})
+    elif damage == "a folder":
+        path.mkdir()
+    elif damage == "a FIFO":
+        os.mkfifo(path)
+    with pytest.raises(OutputError, match=r"^\S+ (is damaged|holds the items of another).* --force$"):
+        results.read_items(tmp_path, one)
+
+
+def test_items_without_a_hash_in_the_record_are_refused(tmp_path):
     write_record(tmp_path, record(), {"images": {"value": [1.0]}})
-    folder = results.items_path(tmp_path, record().model, record().task)
-    (folder / "images.parquet").write_bytes(b"PAR1")
-    with pytest.raises(OutputError, match=r"images\.parquet is damaged.*--force"):
-        results.read_items(tmp_path, record().model, record().task)
+    with pytest.raises(OutputError, match=r"no hash of them: run retrieval/coco of m again with --force"):
+        results.read_items(tmp_path, record())
 
 
-def test_older_records_are_migrated_by_schema(monkeypatch):
-    monkeypatch.setattr(results, "SCHEMA", 2)
-    old = record().to_json()
-    monkeypatch.setitem(results.MIGRATIONS, 1, lambda c: {**c, "schema": 2, "model": c["model"] + "!"})
-    new = json.loads(old) | {"schema": 1}
-    assert Record.from_json(json.dumps(new)).model == "m!"
+def test_a_value_outside_its_interval_stands_where_a_note_says_so():
+    figure = Estimate(5.0, 10.0, 15.0)
+    assert outside(figure)
+    assert not outside(Estimate(10.0 - 1e-7, 10.0, 15.0))
+    stated = record(metrics={"r1": figure}, n=4, notes=(outside_note("r1"),))
+    assert Record.from_json(stated.to_json()) == stated
+    with pytest.raises(ValueError, match="outside its interval"):
+        Record.from_json(record(metrics={"r1": figure}, n=4, notes=(outside_note("r5"),)).to_json())
+
+
+def test_limits_come_from_the_unit_unless_given():
+    specs = [
+        MetricSpec("a", "A"), MetricSpec("b", "B", unit="fraction", minimum=-1.0), MetricSpec("c", "C", unit="raw"),
+    ]  # fmt: skip
+    assert [spec.limits for spec in specs] == [(0.0, 100.0), (-1.0, 1.0), (None, None)]
+    assert described(specs)["b"] == {
+        "title": "B", "unit": "fraction", "higher_is_better": True, "minimum": -1.0, "maximum": 1.0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("released", ("released", "", "default")),
+        ("corrected+photo", ("corrected", "", "photo")),
+        ("released+whole-set", ("released", "whole-set", "default")),
+        ("released+whole-set+photo", ("released", "whole-set", "photo")),
+    ],
+)
+def test_records_of_schema_1_are_taken_apart(name, parts):
+    old = {
+        "schema": 1, "task": "t", "task_version": 3, "dataset": "d", "protocol": name, "model": "m", "family": "f",
+        "metrics": {"r1": {"value": 12.5, "low": 10.0, "high": 15.0}}, "n": 40, "limit": None, "notes": ["x"],
+        "error": None, "skipped": None, "provenance": {"checkpoint_sha256": "00"},
+    }  # fmt: skip
+    new = Record.from_json(json.dumps(old))
+    assert (new.protocol, new.variant, new.prompts) == parts
+    assert new.way == name
+    assert (new.schema, new.specs, new.items_sha256, new.notes) == (2, {}, None, ("x",))
+    assert new.metrics == {"r1": Estimate(12.5, 10.0, 15.0)}
 
 
 def test_a_folder_without_results_says_so(tmp_path):
@@ -182,7 +265,7 @@ def test_a_folder_without_results_says_so(tmp_path):
 
 
 def test_a_failed_write_leaves_the_old_record(tmp_path, monkeypatch):
-    path = write_record(tmp_path, record())
+    path = written(tmp_path, record())
     before = path.read_bytes()
 
     def full(*_):
@@ -231,18 +314,3 @@ def test_names_never_share_a_file(names):
 def test_task_names_never_share_a_file(tmp_path):
     names = ("a/b", "a__b", "a_b", "a//b", "a/b/")
     assert len({record_path(tmp_path, "m", name) for name in names}) == len(names)
-
-
-@pytest.mark.parametrize(
-    ("parts", "name"),
-    [
-        (("released", "", "default"), "released"),
-        (("corrected", "", "photo"), "corrected+photo"),
-        (("released", "whole-set", "default"), "released+whole-set"),
-        (("released", "whole-set", "photo"), "released+whole-set+photo"),
-    ],
-)
-def test_the_protocols_name_and_its_parts(parts, name):
-    assert protocol_name(*parts) == name
-    assert protocol_parts(name) == parts
-    assert protocol_name("released", "a+b") == "released+a-b"

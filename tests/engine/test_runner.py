@@ -81,7 +81,7 @@ def test_a_run_measures(fakes, things, tmp_path, caplog):
     expected = adapter.encode_images(pixels).mean(1)
     assert record.metrics["mean"].value == pytest.approx(expected.mean().item(), abs=1e-6)
     assert list(read_results(out)) == list(found)
-    assert read_items(out, "fake", "mean/things")["images"].image_id.tolist() == list(things.images.ids)
+    assert read_items(out, record)["images"].image_id.tolist() == list(things.images.ids)
     assert found.items["fake", "mean/things"]["images"]["label"].tolist() == things.labels.tolist()
     told = json.loads((out / "run.json").read_text())
     assert (told["models"], told["tasks"], told["suite"], told["layout"]) == (
@@ -463,7 +463,7 @@ def test_protocol_and_prompts_reach_dataset_and_record(fakes, images, monkeypatc
     monkeypatch.setattr(setup, "open_dataset", open_dataset)
     [record] = run(fakes.Adapter(), [fakes.Task()], protocol="corrected", prompts="photo")
     assert asked == [{"protocol": "corrected", "prompts": "photo"}]
-    assert record.protocol == "corrected+photo"
+    assert record.way == "corrected+photo"
 
 
 def test_a_model_is_gone_before_the_next_is_loaded(fakes, things, loads, monkeypatch):
@@ -617,11 +617,11 @@ def test_images_that_are_not_the_protocols_name_the_record(fakes, images, opens,
     opens(things=Odd())
     task = fakes.Task()
     [record] = run(fakes.Adapter(), [task], out=tmp_path)
-    assert record.protocol == "released+whole-set"
+    assert record.way == "released+whole-set"
     assert run(fakes.Adapter(), [task], out=tmp_path)[0] == record
-    assert run(fakes.Adapter(), [task], prompts="photo")[0].protocol == "released+whole-set+photo"
+    assert run(fakes.Adapter(), [task], prompts="photo")[0].way == "released+whole-set+photo"
     [failed] = run(fakes.Adapter(), [fakes.Task(fails=True)])
-    assert (failed.status, failed.protocol) == ("failed", "released+whole-set")
+    assert (failed.status, failed.way) == ("failed", "released+whole-set")
     opens(things=fakes.dataset(images))  # the same facts, but now the protocol's own images
-    assert run(fakes.Adapter(), [task], out=tmp_path)[0].protocol == "released"
+    assert run(fakes.Adapter(), [task], out=tmp_path)[0].way == "released"
     assert task.scored == [20, 20, 20]

@@ -113,9 +113,9 @@ def test_a_task_that_was_skipped_for_every_model_is_named_below():
     [
         ({"task_version": 2}, ["v1", "v2"]),
         ({"protocol": "corrected"}, ["released", "corrected"]),
-        ({"protocol": "released+photo"}, ["default prompts", "photo prompts"]),
+        ({"prompts": "photo"}, ["default prompts", "photo prompts"]),
         ({"limit": 50}, ["all items", "limit 50"]),
-        ({"protocol": "corrected+photo", "limit": 5}, ["released, default prompts, all items",
+        ({"protocol": "corrected", "prompts": "photo", "limit": 5}, ["released, default prompts, all items",
          "corrected, photo prompts, limit 5"]),
     ],
 )  # fmt: skip
@@ -133,7 +133,10 @@ def test_figures_measured_differently_never_share_a_column(other, titles):
 
 def test_one_way_of_measuring_needs_no_distinction_but_is_named():
     table = tables.build(
-        [record("a", limit=50, protocol="corrected+photo"), record("b", limit=50, protocol="corrected+photo")]
+        [
+            record("a", limit=50, protocol="corrected", prompts="photo"),
+            record("b", limit=50, protocol="corrected", prompts="photo"),
+        ]
     )
     assert keys(table) == ["zero-shot/imagenet:top1"]
     assert (
@@ -178,8 +181,8 @@ def test_average_needs_all_sixteen_datasets():
     "other",
     [
         {"protocol": "corrected"},
-        {"protocol": "released+photo"},
-        {"protocol": "released+whole-set"},  # images that are not the protocol's
+        {"prompts": "photo"},
+        {"variant": "whole-set"},  # images that are not the protocol's
         {"limit": 50},
     ],
     ids=str,
@@ -216,7 +219,7 @@ def test_averages_are_over_the_sixteen_datasets(layout):
 
 def test_other_images_than_the_protocols_have_a_column_of_their_own():
     table = tables.build(
-        [record("a"), record("b", protocol="released+whole-set+photo"), record("c", value=3.0)]
+        [record("a"), record("b", variant="whole-set", prompts="photo"), record("c", value=3.0)]
     )
     assert [c.variant for c in table.columns] == [
         "released, default prompts",

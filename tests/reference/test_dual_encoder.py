@@ -8,6 +8,7 @@ import torch
 from hierbench.geometry import Lorentz, Sphere
 from hierbench.reference.checkpoint import _dimensions, dual_encoder_from, load_dual_encoder
 from hierbench.reference.dual_encoder import DualEncoder
+from hierbench.reference.layouts import LAYOUTS, LayoutSpec
 from hierbench.reference.packing import pack
 from hierbench.reference.tokenizer import tokenize
 
@@ -35,7 +36,7 @@ def test_embeddings_are_those_of_the_released_code(kind, golden, recipe, tiny_ch
     model = load_dual_encoder(tiny_checkpoint(kind))
     pixels, tokens = torch.from_numpy(recipe.images(8, 7)), tokenize(figures["captions"])
     with torch.inference_mode():
-        geometry = Lorentz(model.curvature().item()) if model.is_hyperbolic else Sphere()
+        geometry = model.geometry(learned=False)
         found = {
             "image_unprojected": model.encode_image(pixels),
             "text_unprojected": model.encode_text(tokens),
@@ -45,8 +46,9 @@ def test_embeddings_are_those_of_the_released_code(kind, golden, recipe, tiny_ch
     for array, value in found.items():
         expected = torch.from_numpy(arrays[f"{name}.{array}"])
         torch.testing.assert_close(value, expected, rtol=0, atol=1e-5, msg=lambda m, a=array: f"{a}: {m}")
-    if model.is_hyperbolic:
-        assert model.curvature().item() == pytest.approx(figures["models"][name]["curvature"], rel=1e-6)
+    if "curvature" in figures["models"][name]:
+        expected = pytest.approx(figures["models"][name]["curvature"], rel=1e-6)
+        assert geometry.describe() == {"name": "lorentz", "curvature": expected}
 
 
 @pytest.mark.parametrize("kind", GOLDEN)
@@ -144,7 +146,7 @@ def test_where_training_starts():
     """MERU §4: curvature 1, tangents of norm near 1, temperature 0.07; UNCHA's three temperatures as released."""
     torch.manual_seed(0)
     model = small("uncha")
-    assert model.curvature().item() == 1.0
+    assert model.geometry(learned=False) == Lorentz(1.0)
     assert model.visual_alpha.exp().item() == pytest.approx(16**-0.5)
     temperatures = [model.global_logit_scale, model.local_logit_scale, model.global_local_logit_scale]
     assert [(-t).exp().item() for t in temperatures] == pytest.approx([0.07, 0.05, 0.06])
@@ -167,3 +169,37 @@ def test_clamping_keeps_the_scalars_in_the_ranges_of_released_training():
     model.clamp_scalars()
     found = [getattr(model, s).exp().item() for s in ("logit_scale", "curv", "visual_alpha", "textual_alpha")]
     assert found == pytest.approx([100.0, 0.1, 1.0, math.exp(-4)])
+
+
+def test_the_layout_says_which_space_and_the_file_its_curvature():
+    model = small("hyperbolic")
+    with torch.no_grad():
+        model.curv.fill_(math.log(0.25))
+    assert model.geometry(learned=False).curvature == pytest.approx(0.25)
+    assert small("clip").geometry() == Sphere()
+    model.geometry().curvature.backward()  # d exp(c) / dc = exp(c)
+    assert model.curv.grad.item() == pytest.approx(0.25)
+
+
+def test_a_third_space_is_an_entry_of_the_table(monkeypatch):
+    """Two curvatures: their scalars, their place in the geometry and the way back from a file all follow."""
+
+    class Product(Sphere):
+        def __init__(self, first, second):
+            object.__setattr__(self, "curvatures", (first, second))
+
+    spec = LayoutSpec(
+        families=("mixed",),
+        temperatures={"logit_scale": 0.07},
+        geometry=Product,
+        curvatures=("curv", "curv_2"),
+        alphas=True,
+        told_by=frozenset({"curv", "curv_2"}),
+    )
+    monkeypatch.setitem(LAYOUTS, "product", spec)
+    model = small("product")
+    with torch.no_grad():
+        model.curv_2.fill_(math.log(3.0))
+    again = dual_encoder_from(model.state_dict())
+    assert again.layout == "product"
+    assert again.geometry(learned=False).curvatures == pytest.approx((1.0, 3.0))

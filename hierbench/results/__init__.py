@@ -1,0 +1,28 @@
+"""Result records and the folders that hold them: `record` says what a record is, `folder` writes and reads."""
+
+from hierbench.results.folder import (
+    items_path,
+    read_items,
+    read_results,
+    read_run,
+    record_path,
+    write_record,
+    write_run,
+)
+from hierbench.results.record import DEFAULT_PROMPTS, MIGRATIONS, SCHEMA, Items, Record, Results
+
+__all__ = [
+    "DEFAULT_PROMPTS",
+    "MIGRATIONS",
+    "SCHEMA",
+    "Items",
+    "Record",
+    "Results",
+    "items_path",
+    "read_items",
+    "read_results",
+    "read_run",
+    "record_path",
+    "write_record",
+    "write_run",
+]

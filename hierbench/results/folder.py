@@ -1,0 +1,171 @@
+"""A run's output folder: writing and reading its records, per-item outcomes and run.json.
+
+Layout: `run.json` (what was asked for), `results/<model>/<task>.json` (one record each, written whole or not at all)
+and `items/<model>/<task>/<table>.parquet` (per-item outcomes).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hierbench.errors import HierbenchError, OutputError, one_line
+from hierbench.files import regular_file, replacing, safe_name
+from hierbench.results.record import Items, Record, Results, plain, strict_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def record_path(folder: str | Path, model: str, task: str) -> Path:
+    """Where a model's record of a task lies in an output folder."""
+    return Path(folder) / "results" / safe_name(model) / f"{_task_name(task)}.json"
+
+
+def items_path(folder: str | Path, model: str, task: str) -> Path:
+    """The folder of a task's per-item outcomes, one parquet file a table."""
+    return Path(folder) / "items" / safe_name(model) / _task_name(task)
+
+
+def write_record(folder: str | Path, record: Record, items: Items | None = None) -> Record:
+    """Write a record, and its per-item outcomes before it; returns the record as written, with the items' hash.
+
+    Raises OutputError where the folder cannot be written (a full disk, say); an older record stays as it was.
+    """
+    path = record_path(folder, record.model, record.task)
+    try:
+        sha256 = _write_items(items_path(folder, record.model, record.task), items or {})
+        record = replace(record, items_sha256=sha256)
+        with replacing(path) as temporary:
+            temporary.write_text(record.to_json(), encoding="utf-8")
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {path}: {error.strerror or error}: free space or choose another --out"
+        ) from error
+    return record
+
+
+def read_results(folder: str | Path) -> Results:
+    """All records of an output folder, in the order of its run.json (models, then tasks).
+
+    Per-item outcomes are not read: see `read_items`. Raises OutputError for a folder without results, and for
+    a record that is damaged or of another schema, naming the file.
+    """
+    folder = Path(folder)
+    if not (folder / "results").is_dir():
+        raise OutputError(f"no results in {folder}: give the folder that `hierbench run --out` wrote")
+    records = []
+    for path in sorted((folder / "results").glob("*/*.json")):
+        if not path.name.startswith("."):
+            records.append(_read_record(path))
+    asked = read_run(folder)
+    models, tasks = (
+        {name: place for place, name in enumerate(asked.get(kind, ()))} for kind in ("models", "tasks")
+    )
+    last = len(models) + len(tasks) + len(records)
+    records.sort(key=lambda r: (models.get(r.model, last), r.model, tasks.get(r.task, last), r.task))
+    return Results(records)
+
+
+def read_items(folder: str | Path, record: Record) -> dict[str, pd.DataFrame]:
+    """Per-item outcomes of a record by table; empty where none were kept.
+
+    Raises OutputError for damaged ones and for those that are not the record's own: a run that was killed between
+    the two leaves new items beside an old record.
+    """
+    import pandas as pd
+
+    again = f"run {record.task} of {record.model} again with --force"
+    at = items_path(folder, record.model, record.task)
+    try:
+        tables = {path.stem: path for path in sorted(at.glob("*.parquet")) if not path.name.startswith(".")}
+        if record.items_sha256 is None and tables:
+            raise OutputError(f"{at} holds items whose record has no hash of them: {again}")
+        if record.items_sha256 is not None and _items_sha256(tables) != record.items_sha256:
+            raise OutputError(f"{at} holds the items of another measurement than the record: {again}")
+        return {table: pd.read_parquet(path) for table, path in tables.items()}
+    except OutputError:
+        raise
+    except Exception as error:  # a damaged table makes the reader raise whatever it likes
+        raise OutputError(f"{at} is damaged ({one_line(error)}): {again}") from error
+
+
+def write_run(folder: str | Path, asked: Mapping[str, Any]) -> None:
+    """Write run.json: models, tasks, suite, layout, command, versions. Raises OutputError."""
+    path = Path(folder) / "run.json"
+    try:
+        with replacing(path) as temporary:
+            temporary.write_text(
+                json.dumps(plain(asked), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+            )
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}: choose another --out") from error
+
+
+def read_run(folder: str | Path) -> dict[str, Any]:
+    """What run.json says; empty where there is none. Raises OutputError where it is damaged."""
+    path = Path(folder) / "run.json"
+    try:
+        content = strict_json(regular_file(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, HierbenchError) as error:
+        raise OutputError(f"{path} is damaged ({one_line(error)}): delete it") from error
+    if not isinstance(content, dict):
+        raise OutputError(f"{path} is damaged (not a mapping): delete it")
+    for name in ("models", "tasks"):
+        names = content.get(name, [])
+        if not isinstance(names, list) or not all(isinstance(entry, str) for entry in names):
+            raise OutputError(f"{path} is damaged ({name} is not a list of names): delete it")
+    if not isinstance(content.get("layout"), str | None):
+        raise OutputError(f"{path} is damaged (layout is not a name): delete it")
+    return content
+
+
+def _read_record(path: Path) -> Record:
+    try:
+        return Record.from_json(regular_file(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, HierbenchError) as error:
+        raise OutputError(
+            f"result {path} cannot be used: {one_line(error)}; delete it and run again"
+        ) from error
+
+
+def _write_items(folder: Path, items: Items) -> str | None:
+    """Write the tables, remove those of an earlier version of the task; their hash, None for no tables."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    written = {safe_name(table): folder / f"{safe_name(table)}.parquet" for table in items}
+    for path, columns in zip(written.values(), items.values(), strict=True):
+        content = pa.table({name: pa.array(_listed(values)) for name, values in columns.items()})
+        with replacing(path) as temporary:
+            pq.write_table(content, temporary)
+    for old in set(folder.glob("*.parquet")) - set(written.values()):
+        old.unlink()
+    return _items_sha256(written) if written else None
+
+
+def _items_sha256(tables: Mapping[str, Path]) -> str:
+    """SHA-256 over the names of the tables and their files. Raises OSError, DataError."""
+    digest = hashlib.sha256()
+    for table, path in sorted(tables.items()):
+        content = regular_file(path).read_bytes()
+        digest.update(f"{table}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
+
+
+def _listed(values: Any) -> Any:
+    """Arrow reads one-dimensional arrays as they are and wants lists for the others."""
+    if hasattr(values, "numpy"):  # a tensor
+        values = values.detach().cpu().numpy()
+    return list(values) if getattr(values, "ndim", 1) != 1 else values
+
+
+def _task_name(task: str) -> str:
+    """A task's file name: "retrieval/coco" -> "retrieval__coco"; names that hold "__" get a hash."""
+    return safe_name(task + "/") if "__" in task else safe_name(task.replace("/", "__"))
