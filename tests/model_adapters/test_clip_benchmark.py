@@ -16,7 +16,7 @@ from PIL import Image
 from hierbench.acquire.export import export
 from hierbench.contracts import Fit
 from hierbench.data.datasets import Classification, ImageFiles, MultiLabel, Retrieval
-from hierbench.engine.encoding import embed
+from hierbench.engine.session import Session
 from hierbench.models.reference import load_model
 from hierbench.tasks import multilabel, retrieval, zero_shot
 
@@ -63,7 +63,7 @@ def theirs(dataset, folder, transform, task):
 
 def ours(task, adapter, dataset):
     requests = task.requests(dataset)
-    embeddings = embed(adapter, dataset, requests, task.spec.fit, workers=0)
+    embeddings = Session(adapter, workers=0).embed(dataset, requests, task.spec.fit)
     return task.score(adapter.geometry, embeddings, dataset)
 
 

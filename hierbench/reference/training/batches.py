@@ -104,7 +104,8 @@ class Batches(IterableDataset):
         reader = (self.start + worker) % workers  # readers keep their identity over resumes
         tally: Counter = Counter()
         if self.shards is None:
-            samples = enumerate(self._miniature(self.start + worker, workers))
+            read_before = self.consumed.get(reader, 0)
+            samples = enumerate(self._miniature(self.start + worker, workers), read_before + 1)
         else:
             reader += self.rank * workers
             samples = self._from_shards(Stream(reader, self.world * workers), tally)
