@@ -163,15 +163,8 @@ def register(
 ) -> None:
     """Make a user's own adapter, manifest and task files known to this process."""
     from hierbench import registry
-    from hierbench.data import manifests as known
-    from hierbench.models.families import add_adapter_file
 
-    for path in adapters or ():
-        add_adapter_file(path)
-    for path in manifests or ():
-        known.register_manifest(path)
-    for path in task_files or ():
-        registry.add_task_file(path)
+    registry.register(adapters or (), manifests or (), task_files or ())
 
 
 def data_paths(pairs: Iterable[str] | None) -> dict[str, Path]:

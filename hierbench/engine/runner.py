@@ -124,7 +124,6 @@ def _run_all(setup: Setup, team: distributed.Team | None) -> Results:
                 for record, items in _run_model(setup, position, model, team):
                     recorder.add(record, items)
                     advance(1)
-                _free_memory()
     finally:
         if setup.out is not None and not recorder.begun:
             with contextlib.suppress(OSError):  # nothing came of it: leave no empty folder behind
@@ -163,6 +162,9 @@ def _run_model(
             yield _failed(setup, model, task, failure, {}), {}
         else:
             yield _run_task(setup, model, session, task)
+    if session is not None:
+        del session
+        _free_memory()
 
 
 def _run_task(setup: Setup, model: RunModel, session: Session, task: Task) -> tuple[Record, Items]:

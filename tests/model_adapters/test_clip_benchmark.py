@@ -70,7 +70,7 @@ def ours(task, adapter, dataset):
 def test_zero_shot_accuracy(model, images, tmp_path, monkeypatch):
     monkeypatch.setattr(zeroshot_classification, "accuracy", top_k)
     adapter, clip, transforms, tokenizer = model
-    task = zero_shot.ZeroShot("shapes", "Shapes", protocol="corrected")
+    task = zero_shot.ZeroShot("zero-shot/shapes", "shapes", "Shapes", protocol="corrected")
     rng = np.random.default_rng(1)
     dataset = Classification("shapes", images, rng.integers(0, 7, COUNT), NAMES, NAMES, TEMPLATES)
     predicted = ours(task, adapter, dataset).items["images"]["predicted"]
@@ -95,7 +95,7 @@ def test_recalls(model, images, tmp_path):
     words = ["red", "green", "blue", "small", "old", "new", "tree", "house", "day", "night", *NAMES]
     captions = tuple(" ".join(rng.choice(words, 5)) for _ in owner)
     dataset = Retrieval("pairs", images, captions, owner)
-    scores = ours(retrieval.Retrieval("pairs", "Pairs"), adapter, dataset).metrics
+    scores = ours(retrieval.Retrieval("retrieval/pairs", "pairs", "Pairs"), adapter, dataset).metrics
     _, loader = theirs(dataset, tmp_path / "wds", transforms[Fit.SQUEEZE], "zeroshot_retrieval")
     figures = zeroshot_retrieval.evaluate(clip, loader, tokenizer, "cpu", amp=False, recall_k_list=[1, 5, 10])
     for k in (1, 5, 10):

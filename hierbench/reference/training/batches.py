@@ -21,9 +21,9 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from hierbench.data.images import decode
 from hierbench.errors import DataError
 from hierbench.reference.packing import Pack, pack
+from hierbench.reference.schema import DataConfig
 from hierbench.reference.tokenizer import tokenize
 from hierbench.reference.training.augment import Augment
-from hierbench.reference.training.config import DataConfig
 from hierbench.reference.training.shards import (
     RawSample,
     Stream,
