@@ -107,7 +107,10 @@ class Setup:
         if tasks is None:
             suite = suite or DEFAULT_SUITE
             tasks, layout = registry.suite(suite)["tasks"], registry.suite(suite)["layout"]
-        tasks = [_task(task, options.protocol) for task in dict.fromkeys(tasks)]
+        tasks = [
+            registry.under(registry.task(task) if isinstance(task, str) else task, options.protocol)
+            for task in dict.fromkeys(tasks)
+        ]
         if not tasks:
             raise UsageError("no tasks: name at least one (`hierbench tasks` lists them)")
         datasets = Datasets(_locations(data, data_dir), options, progress)
@@ -332,15 +335,6 @@ def _locations(data: Mapping[str, str | Path] | None, data_dir: str | Path | Non
 
 
 # --------------------------------------------------------------------------------- tasks, device, folder
-
-
-def _task(task: str | Task, protocol: str) -> Task:
-    task = registry.task(task) if isinstance(task, str) else task
-    if task.spec.protocol == protocol:
-        return task
-    if dataclasses.is_dataclass(task) and any(field.name == "protocol" for field in dataclasses.fields(task)):
-        return dataclasses.replace(task, protocol=protocol)
-    raise UsageError(f"task {task.spec.name} knows the protocol {task.spec.protocol} alone, not {protocol}")
 
 
 def resolve_device(asked: str) -> str:
