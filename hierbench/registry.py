@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hierbench.contracts import Task
-from hierbench.data.manifests import Manifest, all_manifests
+from hierbench.data.manifests import Manifest, all_manifests, register_manifest
 from hierbench.errors import UsageError
 from hierbench.names import lookup
 from hierbench.plugins import import_entry, module_from_file, package_files, reason
@@ -65,8 +65,9 @@ def task(name: str) -> Task:
     return lookup("task", name, task_factories())()
 
 
-def under(task: Task, protocol: str) -> Task:
-    """The task as a protocol has it. Raises UsageError for a task that knows another protocol alone."""
+def under(named: str | Task, protocol: str) -> Task:
+    """A task, by name or as it is, as a protocol has it. Raises UsageError for one that knows another alone."""
+    task = lookup("task", named, task_factories())() if isinstance(named, str) else named
     if task.spec.protocol == protocol:
         return task
     if dataclasses.is_dataclass(task) and any(field.name == "protocol" for field in dataclasses.fields(task)):
@@ -77,6 +78,25 @@ def under(task: Task, protocol: str) -> Task:
 def list_tasks() -> list[Task]:
     """Every registered task, built."""
     return [factory() for factory in task_factories().values()]
+
+
+def register(
+    adapters: Iterable[str | Path] = (),
+    manifests: Iterable[str | Path] = (),
+    task_files: Iterable[str | Path] = (),
+) -> None:
+    """Make a user's own files known to this process: model families, datasets, tasks; a file may be given again.
+
+    Raises UsageError and DataError, as `add_adapter_file`, `register_manifest` and `add_task_file`.
+    """
+    from hierbench.models.families import add_adapter_file
+
+    for path in adapters:
+        add_adapter_file(path)
+    for path in manifests:
+        register_manifest(path)
+    for path in task_files:
+        add_task_file(path)
 
 
 def add_task_file(path: str | Path) -> list[str]:

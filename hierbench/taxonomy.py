@@ -26,6 +26,7 @@ import numpy as np
 import yaml
 
 from hierbench.errors import DataError, UnknownNameError
+from hierbench.files import text_lines
 
 Edge = tuple[str, str]  # parent, child
 
@@ -179,7 +180,7 @@ def _stored(name: str, classes: tuple[str, ...] | None) -> Taxonomy:
     if name not in known:
         raise UnknownNameError(f"no taxonomy {name!r}: known: {', '.join(sorted(known))}")
     file = _folder() / f"{name}.tsv"
-    rows = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()]
+    rows = [line.split("\t") for line in text_lines(file.read_text(encoding="utf-8"))]
     if any(len(row) != 3 for row in rows):
         raise DataError(
             f"taxonomy file {file} was altered (a line without three columns): install hierbench again"

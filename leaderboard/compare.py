@@ -104,7 +104,7 @@ def differences(
 
 
 def _statistics(items: Items, record: Record) -> bootstrap.Statistics:
-    task = registry.under(registry.task(record.task), record.protocol)
+    task = registry.under(record.task, record.protocol)
     if record.task_version != task.spec.version:
         raise OutputError(f"measured with version {record.task_version} of the task: run it again")
     return task.statistics(items)

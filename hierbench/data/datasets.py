@@ -6,9 +6,12 @@ encoded until a worker decodes them; `owner` always holds positions in `images.i
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -16,6 +19,11 @@ import numpy as np
 
 from hierbench.contracts import ImageSource
 from hierbench.errors import DataError
+from hierbench.files import regular_file
+
+SETTLED_NS = (
+    2_000_000_000  # files younger than this may change again without another time: clocks of disks are coarse
+)
 
 
 @dataclass(frozen=True)
@@ -24,17 +32,36 @@ class ImageFiles:
 
     folder: Path
     ids: tuple[str, ...]
+    files: Mapping[str, str] = field(
+        default_factory=dict
+    )  # paths of those whose names differ in Unicode form
 
     def read(self, image_id: str) -> bytes:
         """Encoded bytes of one image; DataError where the file is gone or empty."""
-        path = self.folder / image_id
+        path = self.folder / self.files.get(image_id, image_id)
         try:
-            content = path.read_bytes()
+            content = regular_file(path, "image").read_bytes()
         except OSError as error:
             raise DataError(f"image {path} cannot be read: {error.strerror}") from error
         if not content:
             raise DataError(f"image {path} is empty (0 bytes): fetch it again or remove it")
         return content
+
+    def stamp(self, ids: Sequence[str]) -> bytes | None:
+        """What changes whenever one of these files does: where they lie, sizes and times (`engine.contents`).
+
+        None where a file is gone, or so new that another change might leave the same time.
+        """
+        digest = hashlib.sha256(os.fsencode(self.folder.absolute()))
+        newest = 0
+        for image_id in ids:
+            try:
+                found = os.stat(self.folder / image_id)
+            except OSError:
+                return None
+            newest = max(newest, found.st_mtime_ns, found.st_ctime_ns)
+            digest.update(f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns};".encode())
+        return digest.digest() if newest < time.time_ns() - SETTLED_NS else None
 
 
 @dataclass(frozen=True)
@@ -46,6 +73,11 @@ class Subset:
 
     def read(self, image_id: str) -> bytes:
         return self.whole.read(image_id)
+
+    def stamp(self, ids: Sequence[str]) -> bytes | None:
+        """The whole source's, of these images."""
+        whole = getattr(self.whole, "stamp", None)
+        return None if whole is None else whole(ids)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache, cached_property
@@ -273,8 +274,8 @@ class Manifest(_Strict):
 
 
 def _plain(word: str) -> str:
-    """A class's id or name without what sources write differently: case, `_`, `-`, `/`, runs of spaces."""
-    return " ".join(re.sub(r"[_/\s-]+", " ", word).split()).lower()
+    """A class's id or name without what sources write differently: case, `_`, `-`, `/`, spaces, Unicode form."""
+    return " ".join(re.sub(r"[_/\s-]+", " ", unicodedata.normalize("NFC", word)).split()).lower()
 
 
 def names_hash(names: Iterable[str]) -> str:
