@@ -784,5 +784,6 @@ BUILDERS: dict[str, Callable[[Path], Source]] = {
     "voc2007": voc2007,
     "coco-objects": coco_objects,
     "simco": labelled,
+    "comco": lambda folder: labelled(folder, "comco"),
 }
 """Every official layout: name -> writer into an empty folder."""
