@@ -101,7 +101,7 @@ Probe = Annotated[
 
 NoProbe = Annotated[
     bool,
-    _option(
+    option(
         HOW, "Ask models that were not tried on drawn scenes of known truth, or fail there.", "--no-probe"
     ),
 ]
