@@ -29,6 +29,17 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def lives(process: int) -> bool:
+    """Whether a process of this number runs on this machine, whoever's it is."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # another user's
+        return True
+    return True
+
+
 def regular_file(path: Path, what: str = "file") -> Path:
     """`path`, where it is a file that holds bytes (links are followed): a FIFO or a device would never end.
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -26,7 +25,7 @@ from hierbench.cleaning.sources import IMAGES, LEVELS, check_apart, image_name
 from hierbench.cleaning.stages import STAGES
 from hierbench.engine import provenance
 from hierbench.errors import OutputError
-from hierbench.files import replacing
+from hierbench.files import lives, replacing
 from hierbench.progress import Progress, Quiet
 
 SCHEMA = 1
@@ -218,13 +217,8 @@ def _sweep(out: Path) -> None:
     """Take away what killed processes have left half-written."""
     for path in [*out.glob(".*.tmp"), *(out / IMAGES).glob(".*.tmp")]:
         number = path.name.split(".")[-3]
-        try:
-            if number.isdigit():
-                os.kill(int(number), 0)
-        except ProcessLookupError:
+        if number.isdigit() and not lives(int(number)):
             path.unlink(missing_ok=True)
-        except OSError:  # another user's process: alive
-            continue
 
 
 def _images(outcome: Outcome, out: Path, progress: Progress) -> None:
