@@ -9,15 +9,16 @@ by `hierbench.models`.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hierbench.contracts import Task
-from hierbench.data.manifests import Manifest, all_manifests
+from hierbench.data.manifests import Manifest, all_manifests, register_manifest
 from hierbench.errors import UsageError
 from hierbench.names import lookup
 from hierbench.plugins import import_entry, module_from_file, package_files, reason
@@ -64,9 +65,38 @@ def task(name: str) -> Task:
     return lookup("task", name, task_factories())()
 
 
+def under(named: str | Task, protocol: str) -> Task:
+    """A task, by name or as it is, as a protocol has it. Raises UsageError for one that knows another alone."""
+    task = lookup("task", named, task_factories())() if isinstance(named, str) else named
+    if task.spec.protocol == protocol:
+        return task
+    if dataclasses.is_dataclass(task) and any(field.name == "protocol" for field in dataclasses.fields(task)):
+        return cast(Task, dataclasses.replace(cast(Any, task), protocol=protocol))
+    raise UsageError(f"task {task.spec.name} knows the protocol {task.spec.protocol} alone, not {protocol}")
+
+
 def list_tasks() -> list[Task]:
     """Every registered task, built."""
     return [factory() for factory in task_factories().values()]
+
+
+def register(
+    adapters: Iterable[str | Path] = (),
+    manifests: Iterable[str | Path] = (),
+    task_files: Iterable[str | Path] = (),
+) -> None:
+    """Make a user's own files known to this process: model families, datasets, tasks; a file may be given again.
+
+    Raises UsageError and DataError, as `add_adapter_file`, `register_manifest` and `add_task_file`.
+    """
+    from hierbench.models.families import add_adapter_file
+
+    for path in adapters:
+        add_adapter_file(path)
+    for path in manifests:
+        register_manifest(path)
+    for path in task_files:
+        add_task_file(path)
 
 
 def add_task_file(path: str | Path) -> list[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -27,6 +28,8 @@ from hierbench.engine import provenance
 from hierbench.errors import OutputError
 from hierbench.files import lives, replacing
 from hierbench.progress import Progress, Quiet
+
+log = logging.getLogger(__name__)
 
 SCHEMA = 1
 ARROW = " => "
@@ -63,6 +66,8 @@ def write(outcome: Outcome, out: Path, progress: Progress | None = None) -> dict
         raise OutputError(
             f"cannot write to {out}: {error.strerror or error}: free space or choose another -o"
         ) from error
+    for warning in manifest["warnings"]:
+        log.warning(warning)
     return manifest
 
 
@@ -269,6 +274,8 @@ def _manifest(outcome: Outcome, out: Path) -> dict[str, Any]:
         "answers": {stage: len({item.key for item in batch.items}) for stage, batch in outcome.asked.items()},
         "neither_yes_nor_no": outcome.neither,
         "roles": outcome.identities,
+        "probes": outcome.probes,
+        "warnings": outcome.warnings,
         "questions": {"describes": questions.DESCRIBES, "entails": questions.ENTAILS},
         "files": {name: _sha256(out / name) for name in files},
         "versions": provenance.versions() | {"pyarrow": version("pyarrow")},

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import shlex
 import time
+from itertools import chain, count
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hierbench.cli._shared import say
+from hierbench.cli.options import Device, out_option
+
+if TYPE_CHECKING:
+    from hierbench.reference.schema import ReferenceConfig
 
 
 def train(
@@ -20,10 +25,8 @@ def train(
         list[str] | None,
         typer.Argument(metavar="KEY=VALUE", help="Changes, e.g. train.steps=1000 model.text=L6_W384."),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the run goes (default: runs/train-TIME).")
-    ] = None,
-    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda, cuda:1.")] = "auto",
+    out: Annotated[Path | None, out_option("runs/train-TIME")] = None,
+    device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     evaluate: Annotated[
         str | None, typer.Option(metavar="SUITE", help="Measure the finished model on a suite.")
@@ -41,6 +44,7 @@ def train(
     \b
     hierbench train miniature/argent                      the built-in world, on a CPU
     hierbench train hycoclip/vit-b data.shards=grit       the published recipe, on a GPU
+    hierbench train RUN/config.yaml --resume              go on with a run (without --resume: a new one like it)
     torchrun --nproc-per-node 8 -m hierbench train ...    on several
     """
     from hierbench.errors import UsageError
@@ -51,12 +55,14 @@ def train(
         return
     if not config:
         raise UsageError("name a config: `hierbench train --list` prints the packaged ones")
+    if resume and out is None and Path(config).name == "config.yaml":  # the file that a run itself wrote
+        out = Path(config).parent
     if resume and out is None:
-        raise UsageError("--resume needs --out DIR, the folder of the run to go on with")
+        raise UsageError("--resume needs --out DIR, the folder of the run to go on with, or its config.yaml")
     if bundle is not None and not evaluate:
         raise UsageError("--bundle needs --evaluate SUITE: the model's card says what it reached")
     resolved = resolve(config, overrides or ())
-    folder = out or Path("runs") / f"train-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder = out or _new_folder()
     from hierbench.reference.training.launch import launch
 
     begun = time.monotonic()
@@ -66,9 +72,9 @@ def train(
     seconds = time.monotonic() - begun
     print(final)
     if not evaluate:
-        say(f"measure it: hierbench run --family {resolved.family} --checkpoint {final}")
+        say(f"measure it: hierbench run --family {_adapter(resolved)} --checkpoint {final}")
         return
-    figures = _measure(final, resolved.family, evaluate, folder)
+    figures = _measure(final, _adapter(resolved), evaluate, folder)
     if bundle is not None:
         from hierbench.reference import bundle as bundling
 
@@ -76,6 +82,21 @@ def train(
         notes = {"resumed": "the seconds are those of the last sitting"} if resume else {}
         made = bundling.bundle(folder, bundle, command=command, seconds=seconds, figures=figures, **notes)
         say(f"bundled: {made}")
+
+
+def _new_folder() -> Path:
+    """A folder that no run has: two may begin in the same second."""
+    first = Path("runs") / f"train-{time.strftime('%Y%m%d-%H%M%S')}"
+    others = (first.with_name(f"{first.name}-{number}") for number in count(2))
+    return next(folder for folder in chain([first], others) if not folder.exists())
+
+
+def _adapter(config: ReferenceConfig) -> str:
+    """The model family that measures a trained model: the config's, or one of the same layout for one of its own."""
+    from hierbench.reference.layouts import LAYOUTS
+
+    families = LAYOUTS[config.model.layout].families
+    return config.family if config.family in families else families[0]
 
 
 def _measure(weights: Path, family: str, suite: str, folder: Path) -> dict[str, float]:

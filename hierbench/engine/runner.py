@@ -119,12 +119,12 @@ def plan(
 def _run_all(setup: Setup, team: distributed.Team | None) -> Results:
     recorder = _Recorder(setup)
     try:
-        with setup.progress.bar("tasks", len(setup.models) * len(setup.tasks)) as advance:
+        total = len(setup.models) * len(setup.tasks)
+        with setup.progress.bar("tasks", total) as advance, _only_new_garbage():
             for position, model in enumerate(setup.models):
                 for record, items in _run_model(setup, position, model, team):
                     recorder.add(record, items)
                     advance(1)
-                _free_memory()
     finally:
         if setup.out is not None and not recorder.begun:
             with contextlib.suppress(OSError):  # nothing came of it: leave no empty folder behind
@@ -163,6 +163,9 @@ def _run_model(
             yield _failed(setup, model, task, failure, {}), {}
         else:
             yield _run_task(setup, model, session, task)
+    if session is not None:
+        del session
+        _free_memory()
 
 
 def _run_task(setup: Setup, model: RunModel, session: Session, task: Task) -> tuple[Record, Items]:
@@ -439,6 +442,19 @@ class _Helper:
             _free_memory()
             self.session, self.loaded = self.setup.session(self.setup.models[position]), position
         return self.session.encode(self.setup.datasets.open(dataset).dataset, job)
+
+
+@contextlib.contextmanager
+def _only_new_garbage() -> Iterator[None]:
+    """Within it, collecting garbage looks at what was made since: not each time at all that torch has imported."""
+    if gc.get_freeze_count():  # the caller's own doing: leave it alone
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _free_memory() -> None:

@@ -15,9 +15,9 @@ import pytest
 from PIL import Image
 
 from hierbench.errors import DataError, OutputError, UsageError
+from hierbench.reference.schema import DataConfig
 from hierbench.reference.training import grit
 from hierbench.reference.training.batches import Batches
-from hierbench.reference.training.config import DataConfig
 from hierbench.reference.training.grit import Settings, prepare
 from hierbench.reference.training.shards import Stream, find_shards, parse_grit, read_stream
 

@@ -8,7 +8,6 @@ cached gradients of Gao et al., 2021), so the contrastive batch stays whole.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections import Counter
@@ -20,13 +19,14 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import yaml
 from torch import Tensor, nn
 
 from hierbench.errors import HierbenchError, UsageError
 from hierbench.files import replacing
-from hierbench.reference.configuration import ReferenceConfig, build
+from hierbench.reference.configuration import build
 from hierbench.reference.model import ReferenceModel
+from hierbench.reference.schema import ReferenceConfig
+from hierbench.reference.training import folder
 from hierbench.reference.training import state as checkpoints
 from hierbench.reference.training.batches import Batches, TrainingBatch, loader
 from hierbench.reference.training.gather import gather_rows
@@ -184,7 +184,19 @@ def train(
     """
     processes = processes or Processes()
     where = pick_device(device)
-    start, restored = _look_into(config, out, resume, processes)
+    with folder.held(out) if processes.rank == 0 else nullcontext():
+        return _train(config, out, where, resume, processes, quiet)
+
+
+def _train(
+    config: ReferenceConfig, out: Path, where: torch.device, resume: bool, processes: Processes, quiet: bool
+) -> Path:
+    lead, settings = processes.rank == 0, config.train
+    start, restored = 0, None
+    if resume:
+        start, restored = folder.restore(config, out, processes.world)
+    elif lead:  # in another process it may be this run's
+        folder.refuse_other_run(out)
     trainer = Trainer(config, where, processes)
     if trainer.model.needs_parts and not config.data.boxes:
         raise UsageError(
@@ -199,8 +211,6 @@ def train(
         trainer.scaler.load_state_dict(saved["scaler"])
         trainer.bad_steps.fill_(saved["bad_steps"])
         consumed, tally = dict(saved["consumed"]), Counter(saved["skipped"])
-    settings = config.train
-    lead = processes.rank == 0
     batches = Batches(
         config.data,
         image_size=config.model.image_size,
@@ -213,37 +223,43 @@ def train(
         consumed=consumed,
     )
     if lead and not resume:  # nothing is left of a run that could not begin
-        with replacing(out / "config.yaml") as temporary:
-            temporary.write_text(yaml.safe_dump(_recorded(config, processes), sort_keys=False), "utf-8")
+        folder.record(config, out, processes.world)
     logs = Logs(out, steps=settings.steps, start=start, quiet=quiet) if lead else None
-    began, at = time.monotonic(), start
     try:
-        for number, batch in zip(
-            range(start, settings.steps), loader(batches, config.data.workers, where), strict=False
-        ):
-            figures = trainer.step(batch, number)
-            consumed[batch.reader] = batch.consumed
-            tally.update(batch.skipped)
-            done = number + 1
-            if done % settings.log_every == 0 or done == settings.steps:
-                values = {name: float(value) for name, value in figures.items()}  # waits for the device
-                _check_finite(trainer, values["loss"])
-                rate = (done - at) * settings.batch_size / (time.monotonic() - began)
-                began, at = time.monotonic(), done
-                if logs:
-                    values["learning_rate"] = trainer.optimiser.param_groups[0]["lr"]
-                    counts = {"bad_steps": int(trainer.bad_steps), "skipped": sum(tally.values())}
-                    logs.write(number, values | counts, rate)
-            if done % settings.save_every == 0 or done == settings.steps:
-                _save(trainer, out, done, consumed, tally)
+        _steps(trainer, batches, out, start, logs, tally)
     finally:
         if logs:
             logs.close()
     final = out / "model.safetensors"
     if lead:
-        with replacing(final) as temporary:
+        with folder.writing(str(final)), replacing(final) as temporary:
             checkpoints.save_weights(temporary, trainer.model.encoder.state_dict())
     return final
+
+
+def _steps(
+    trainer: Trainer, batches: Batches, out: Path, start: int, logs: Logs | None, tally: Counter
+) -> None:
+    """All steps from `start` on, logged and saved."""
+    settings, consumed = trainer.config.train, dict(batches.consumed)
+    began, at = time.monotonic(), start
+    prepared = loader(batches, trainer.config.data.workers, trainer.device)
+    for number, batch in zip(range(start, settings.steps), prepared, strict=False):
+        figures = trainer.step(batch, number)
+        consumed[batch.reader] = batch.consumed
+        tally.update(batch.skipped)
+        done = number + 1
+        if done % settings.log_every == 0 or done == settings.steps:
+            values = {name: float(value) for name, value in figures.items()}  # waits for the device
+            _check_finite(trainer, values["loss"])
+            rate = (done - at) * settings.batch_size / (time.monotonic() - began)
+            began, at = time.monotonic(), done
+            if logs:
+                values["learning_rate"] = trainer.optimiser.param_groups[0]["lr"]
+                counts = {"bad_steps": int(trainer.bad_steps), "skipped": sum(tally.values())}
+                logs.write(number, values | counts, rate)
+        if done % settings.save_every == 0 or done == settings.steps:
+            _save(trainer, out, done, consumed, tally)
 
 
 def pick_device(name: str) -> torch.device:
@@ -253,34 +269,6 @@ def pick_device(name: str) -> torch.device:
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise UsageError(f"device {name}: no CUDA device here, use --device cpu (small models only)")
     return torch.device(name)
-
-
-def _recorded(config: ReferenceConfig, processes: Processes) -> dict[str, Any]:
-    """What config.yaml says."""
-    return json.loads(config.model_dump_json()) | {"processes": processes.world}
-
-
-def _look_into(config: ReferenceConfig, out: Path, resume: bool, processes: Processes):
-    """(first step, checkpoint or None) of the folder of a run."""
-    recorded = out / "config.yaml"
-    wanted = _recorded(config, processes)
-    if not resume:
-        if processes.rank == 0 and recorded.exists():  # in another process it may be this run's
-            raise UsageError(
-                f"{out} holds a run already: add --resume to go on with it, or choose another --out"
-            )
-        return 0, None
-    if not recorded.exists():
-        raise UsageError(f"nothing to resume in {out}: it has no config.yaml")
-    before = yaml.safe_load(recorded.read_text(encoding="utf-8"))
-    changed = [key for key in sorted({*before, *wanted}) if before.get(key) != wanted.get(key)]
-    if changed:
-        raise UsageError(f"{out} was begun with another config, it differs in: {', '.join(changed)}")
-    found = checkpoints.saved(out)
-    if not found:
-        return 0, None
-    weights, saved = checkpoints.load(found[-1])
-    return saved["step"], (weights, saved)
 
 
 def _save(trainer: Trainer, out: Path, done: int, consumed: dict[int, int], tally: Counter) -> None:
