@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from hierbench.contracts import EmbeddingRequests, Fit, ModelCard
 from hierbench.data.datasets import Classification, ImageFiles
 from hierbench.data.images import to_square
-from hierbench.engine.encoding import content_id, content_ids, embed
+from hierbench.engine.encoding import content_id, content_ids
+from hierbench.engine.session import Session
 from hierbench.engine.store import EmbeddingStore
 from hierbench.geometry import Sphere
 
@@ -78,12 +79,12 @@ def overlap(dataset, encoder, rounds):
     requests = EmbeddingRequests(dataset.images.ids, ())
     net = timm.create_model(encoder, num_classes=0).eval()
     adapter = Adapter(net, net.num_features)
-    embed(adapter, dataset, requests, Fit.CROP, workers=0)  # warms up
+    Session(adapter, workers=0).embed(dataset, requests, Fit.CROP)  # warms up
     medians = compare(
         {
-            f"{workers} workers, batches of {size}": lambda workers=workers, size=size: embed(
-                adapter, dataset, requests, Fit.CROP, workers=workers, batch_size=size
-            )
+            f"{workers} workers, batches of {size}": lambda workers=workers, size=size: Session(
+                adapter, workers=workers, batch_size=size
+            ).embed(dataset, requests, Fit.CROP)
             for workers in (0, 1, 2)
             for size in (16, 32)
         },
@@ -103,12 +104,12 @@ def overlap(dataset, encoder, rounds):
     each = 0.0
     idle = Adapter(waits, 8)
     begun = time.perf_counter()
-    embed(idle, dataset, requests, Fit.CROP, workers=0, batch_size=4)
+    Session(idle, workers=0, batch_size=4).embed(dataset, requests, Fit.CROP)
     each = (time.perf_counter() - begun) / count
     medians = compare(
         {
-            f"{workers} workers": lambda workers=workers: embed(
-                idle, dataset, requests, Fit.CROP, workers=workers, batch_size=4
+            f"{workers} workers": lambda workers=workers: Session(idle, workers=workers, batch_size=4).embed(
+                dataset, requests, Fit.CROP
             )
             for workers in (0, 1, 2)
         },

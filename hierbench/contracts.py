@@ -33,10 +33,17 @@ class Geometry(Protocol):
     Two-argument functions are pairwise, (N, D) and (M, D) -> (N, M), or with `paired=True` row by row, -> (N,).
     `root` is the point that counts as the most general one, (D,); a geometry with an origin of its own ignores it,
     a geometry without one (the sphere) needs it for `radius`, `exterior_angle` and `entailment`.
+
+    The two questions are separate: a flat space has an origin and perhaps no cones. A geometry without angles raises
+    NotImplementedError where one is asked for.
     """
 
     @property
     def name(self) -> str: ...
+    @property
+    def has_origin(
+        self,
+    ) -> bool: ...  # the lifted zero tangent is the most general point; lengths from it count
     @property
     def has_cones(self) -> bool: ...  # entailment cones exist without a root
 
@@ -53,7 +60,6 @@ class Geometry(Protocol):
     def entailment(
         self, general: Tensor, specific: Tensor, *, paired: bool = False, root: Tensor | None = None
     ) -> Tensor: ...
-    def to_poincare(self, points: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """The errors a user can cause. Each message is one line: what is wrong, where, and what to do."""
 
+import re
+
 
 class HierbenchError(Exception):
     """Base of all errors that end a command with status 2 and one line instead of a traceback."""
@@ -46,6 +48,6 @@ class ServerError(HierbenchError):
 
 
 def one_line(error: BaseException, limit: int = 300) -> str:
-    """The error's text as one line of reasonable length."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    """The error's text as one line of reasonable length, without a terminal's escape codes."""
+    text = " ".join(re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", str(error)).split()) or type(error).__name__
     return text if len(text) <= limit else text[: limit - 1] + "…"

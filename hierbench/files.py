@@ -134,6 +134,17 @@ def regular_file(path: Path, what: str = "file") -> Path:
     return path
 
 
+def text_lines(text: str) -> list[str]:
+    """The lines of a text with an item a line: parted at line feeds alone, without carriage returns at their ends.
+
+    `str.splitlines` also parts at U+2028, form feeds and others, which captions and names may hold.
+    """
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
 def safe_name(name: str) -> str:
     """`name` as a file name: unchanged where it is safe already, else cleaned, with a hash of the original.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import sys
+import zlib
 from importlib import resources
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -45,9 +46,12 @@ def reason(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def module_from_file(path: Path) -> ModuleType:
-    """A user's own file as a module, imported once a process. Raises UsageError where it does not import."""
-    name = f"hierbench_user_adapter_{path.stem}"
+def module_from_file(path: Path, kind: str = "adapter") -> ModuleType:
+    """A user's own file as a module, imported once a process. Raises UsageError where it does not import.
+
+    `kind` says what it holds, for messages: an adapter, tasks.
+    """
+    name = f"hierbench_user_{kind}_{zlib.crc32(str(path.resolve()).encode()):08x}_{path.stem}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:
@@ -58,5 +62,5 @@ def module_from_file(path: Path) -> ModuleType:
             spec.loader.exec_module(module)
         except (Exception, SystemExit) as error:
             del sys.modules[name]
-            raise UsageError(f"adapter file {path} does not import: {reason(error)}") from error
+            raise UsageError(f"{kind} file {path} does not import: {reason(error)}") from error
     return sys.modules[name]

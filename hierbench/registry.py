@@ -1,44 +1,61 @@
 """Names to tasks, suites and datasets.
 
-Found by folder (`tasks/*.py`, `tasks/suites/*.yaml`, `data_manifests/*.yaml`) and by entry point (group
-`hierbench.tasks`); code is imported only when it is asked for. A task file has a mapping `TASKS` from task name to a
-function that builds the task. Models are found by `hierbench.models`.
+Found by folder (`tasks/*.py`, `tasks/suites/*.yaml`, `data_manifests/*.yaml`), by entry point (group
+`hierbench.tasks`) and in what a user adds (`register_manifest`, `add_task_file`); code is imported only when it is
+asked for. A task file has a mapping `PROTOCOLS` from a manifest's word for what can be measured to a function that
+makes the tasks of a dataset, or a mapping `TASKS` from task name to a function that builds a task. Models are found
+by `hierbench.models`.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
-from functools import cache
-from importlib import resources
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hierbench.contracts import Task
-from hierbench.data.manifests import all_manifests
+from hierbench.data.manifests import Manifest, all_manifests
 from hierbench.errors import UsageError
 from hierbench.names import lookup
-from hierbench.plugins import import_entry, package_files
+from hierbench.plugins import import_entry, module_from_file, package_files, reason
+from hierbench.yaml_files import read_yaml
 
 TASK_GROUP = "hierbench.tasks"
 
+Factory = Callable[[], Task]
+Protocol = Callable[[Manifest], Iterable[Task]]
+
+_added: dict[Path, Mapping[str, Factory]] = {}  # tasks of files of the user's own
+
+
+# --------------------------------------------------------------------------------------------------------- tasks
+
 
 @cache
-def task_factories() -> dict[str, Callable[[], Task]]:
-    """Every task's factory by name. Imports the task files. Raises UsageError on a name used twice."""
-    found: dict[str, Callable[[], Task]] = {}
-    tables: list[Mapping[str, Any]] = []
-    for path in package_files("hierbench.tasks", ".py"):
-        module = importlib.import_module(f"hierbench.tasks.{path.stem}")
-        tables.append(module.TASKS)
-    tables += [{point.name: import_entry(point, "task")} for point in entry_points(group=TASK_GROUP)]
-    for table in tables:
-        for name, factory in table.items():
-            if name in found:
-                raise UsageError(f"two tasks are called {name!r}: rename one")
-            found[name] = factory
+def protocols() -> dict[str, Protocol]:
+    """What makes the tasks of a dataset, by the word for it in manifests. Imports the task files."""
+    return {
+        name: make for module in _task_modules() for name, make in getattr(module, "PROTOCOLS", {}).items()
+    }
+
+
+def task_factories() -> dict[str, Factory]:
+    """Every task's factory by name: of every manifest's protocols, of task files, of entry points.
+
+    Raises UsageError on a name used twice.
+    """
+    found: dict[str, Factory] = {}
+    for name, factory in [
+        *_of_manifests(),
+        *coded_tasks(),
+        *(item for table in _added.values() for item in table.items()),
+    ]:
+        if name in found:
+            raise UsageError(f"two tasks are called {name!r}: rename one")
+        found[name] = factory
     return found
 
 
@@ -52,15 +69,77 @@ def list_tasks() -> list[Task]:
     return [factory() for factory in task_factories().values()]
 
 
+def add_task_file(path: str | Path) -> list[str]:
+    """Add the tasks of a Python file for this process: its mapping `TASKS`, task name -> function that builds the task.
+
+    Returns their names. Raises UsageError: no such file, one that does not import, no such mapping, something that
+    builds no task or one of another name, a name that is taken.
+    """
+    path = Path(path).expanduser().resolve()
+    if not path.is_file():
+        raise UsageError(f"task file {path}: there is no such file")
+    table = getattr(module_from_file(path, "task"), "TASKS", None)
+    if not isinstance(table, Mapping) or not table:
+        raise UsageError(
+            f"task file {path} needs a mapping TASKS from a task's name to a function that builds it"
+        )
+    taken = task_factories().keys() - _added.get(path, {}).keys()
+    for name, factory in table.items():
+        if name in taken:
+            raise UsageError(f"task file {path}: a task {name!r} exists already, give another name")
+        try:
+            built = factory()
+            if not isinstance(built, Task):
+                raise TypeError(
+                    "what it builds has not all of spec, inapplicable, requests, statistics, score"
+                )
+            if built.spec.name != name:
+                raise ValueError(f"its spec names it {built.spec.name!r}")
+        except (Exception, SystemExit) as error:
+            raise UsageError(f"task file {path}: {name!r} is no task: {reason(error)}") from error
+    _added[path] = dict(table)
+    return list(table)
+
+
+def _task_modules() -> list[Any]:
+    return [
+        importlib.import_module(f"hierbench.tasks.{path.stem}")
+        for path in package_files("hierbench.tasks", ".py")
+    ]
+
+
+def _of_manifests() -> list[tuple[str, Factory]]:
+    return [
+        (built.spec.name, partial(_same, built))
+        for protocol, make in protocols().items()
+        for manifest in all_manifests().values()
+        if protocol in manifest.tasks
+        for built in make(manifest)
+    ]
+
+
+def _same(built: Task) -> Task:
+    return built
+
+
 @cache
+def coded_tasks() -> tuple[tuple[str, Factory], ...]:
+    """Names and factories of the tasks that stand in code: `TASKS` of the task files, and entry points."""
+    tables = [getattr(module, "TASKS", {}) for module in _task_modules()]
+    tables += [{point.name: import_entry(point, "task")} for point in entry_points(group=TASK_GROUP)]
+    return tuple(item for table in tables for item in table.items())
+
+
+# -------------------------------------------------------------------------------------------------------- suites
+
+
 def suites() -> dict[str, dict[str, Any]]:
-    """Suites by name: {"title", "layout", "tasks": [names]}, from `tasks/suites/*.yaml`."""
-    folder = resources.files("hierbench.tasks") / "suites"
-    return {
-        path.name.removesuffix(".yaml"): yaml.safe_load(path.read_text(encoding="utf-8"))
-        for path in sorted(folder.iterdir(), key=lambda p: p.name)
-        if path.name.endswith(".yaml")
-    }
+    """Suites by name: {"title", "layout", "tasks": [names]}, from `tasks/suites/*.yaml`.
+
+    A suite lists its tasks, or says `tagged: TAG`: every task of the datasets whose manifest has the tag. Raises
+    UsageError for a file of another form or a task that does not exist.
+    """
+    return {path.stem: _suite(path) for path in package_files("hierbench.tasks.suites", ".yaml")}
 
 
 def suite(name: str) -> dict[str, Any]:
@@ -68,9 +147,36 @@ def suite(name: str) -> dict[str, Any]:
     return lookup("suite", name, suites())
 
 
-# ----------------------------------------------------------------------------------------------------- datasets
+def _suite(path: Path) -> dict[str, Any]:
+    content = _suite_file(path)
+    known = task_factories()
+    if (tag := content.get("tagged")) is not None:
+        datasets = {name for name, manifest in all_manifests().items() if tag in manifest.tags}
+        names = [name for name, factory in known.items() if factory().spec.dataset in datasets]
+    else:
+        names = list(content["tasks"])
+    if unknown := [name for name in names if name not in known]:
+        raise UsageError(f"suite {path}: there is no task {unknown[0]!r}")
+    if not names or len(set(names)) < len(names):
+        raise UsageError(f"suite {path}: it has no task, or one twice")
+    return {"title": content["title"], "layout": content["layout"], "tasks": names}
 
 
-def list_datasets() -> list:
+@cache
+def _suite_file(path: Path) -> dict[str, Any]:
+    content = read_yaml(path, "suite", UsageError)
+    chosen = content.get("tasks", content.get("tagged"))
+    form = isinstance(chosen, list) if "tasks" in content else isinstance(chosen, str)
+    if content.keys() not in ({"title", "layout", "tasks"}, {"title", "layout", "tagged"}) or not form:
+        raise UsageError(
+            f"suite {path} needs title, layout, and either tasks (a list of names) or tagged (a tag)"
+        )
+    return content
+
+
+# ------------------------------------------------------------------------------------------------------ datasets
+
+
+def list_datasets() -> list[Manifest]:
     """Every dataset's manifest."""
     return list(all_manifests().values())

@@ -26,6 +26,7 @@ import numpy as np
 import yaml
 
 from hierbench.errors import DataError, UnknownNameError
+from hierbench.files import text_lines
 
 Edge = tuple[str, str]  # parent, child
 
@@ -46,21 +47,24 @@ class Taxonomy:
 
     def __post_init__(self):
         parent = {child: parent for parent, child in self.edges}
-        roots = {p for p in parent.values() if p not in parent}
-        if len(parent) != len(self.edges) or len(roots) != 1:
-            raise DataError(
-                f"taxonomy {self.name}: {len(self.edges)} edges, {len(parent)} children, {len(roots)} roots "
-                "make no tree"
-            )
+        if len(parent) != len(self.edges):
+            ((twice, _),) = Counter(child for _, child in self.edges).most_common(1)
+            raise DataError(f"taxonomy {self.name}: {twice} has more than one parent, which makes no tree")
+        free: set[str] = set()  # nodes known to be no ancestors of themselves
+        for start in parent:
+            path, node = {start: None}, start
+            while node in parent and node not in free:
+                node = parent[node]
+                if node in path:
+                    raise DataError(f"taxonomy {self.name}: {node} is its own ancestor")
+                path[node] = None
+            free |= path.keys()
+        roots = sorted({p for p in parent.values() if p not in parent})
+        if len(roots) != 1:
+            what = f"{len(roots)} roots ({', '.join(roots[:3])})" if roots else "no edges"
+            raise DataError(f"taxonomy {self.name}: {what} make no tree: give all nodes one common root")
         if stray := next((c for c in self.leaves if c not in parent), None):
             raise DataError(f"taxonomy {self.name}: class {stray} is not a node below its root")
-        for node in parent:
-            seen = {node}
-            while node in parent:
-                node = parent[node]
-                if node in seen:
-                    raise DataError(f"taxonomy {self.name}: {node} is its own ancestor")
-                seen.add(node)
 
     @cached_property
     def parent(self) -> dict[str, str]:
@@ -127,17 +131,56 @@ def imagenet1k() -> Taxonomy:
     return load("imagenet1k")
 
 
-@cache
 def load(name: str, classes: tuple[str, ...] | None = None) -> Taxonomy:
-    """A stored tree over `classes` in label order; by default its leaves in the order of the file.
+    """A tree over `classes` in label order; by default over its leaves in the order of the file.
 
-    Raises UnknownNameError for a tree that is not there, DataError for a file whose edges were altered.
+    `name` is a stored tree's, or the path of a file that ends in `.tsv`, of which see `read_tree`. Raises
+    UnknownNameError for a tree that is not there, DataError for a stored file whose edges were altered, or as
+    `read_tree` does.
     """
+    return read_tree(name, classes) if name.endswith(".tsv") else _stored(name, classes)
+
+
+def read_tree(path: str | Path, classes: tuple[str, ...] | None = None) -> Taxonomy:
+    """A user's own tree: a line an edge, parent, tab, child, perhaps a third column with a word for people.
+
+    The children are class ids of the manifest and whatever stands above them. A line whose parent is `-` only names
+    the root; empty lines and those that begin with # are passed over. Raises DataError: no such file, a line of
+    another form, a node with two parents, several roots, a node that is its own ancestor, a class that is no node.
+    """
+    path = Path(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        what = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror or error
+        raise DataError(f"taxonomy file {path} cannot be read: {what}") from error
+    edges, names = [], {}
+    for number, line in enumerate(text.split("\n"), 1):
+        columns = [column.strip() for column in line.split("\t")]
+        if not line.strip() or line.startswith("#"):
+            continue
+        if len(columns) not in (2, 3) or not all(columns[:2]):
+            raise DataError(
+                f"taxonomy file {path}, line {number}: it must hold parent and child with a tab between"
+            )
+        parent, child = columns[:2]
+        names[child] = columns[2] if len(columns) == 3 else child
+        names.setdefault(parent, parent)
+        if parent != "-":
+            edges.append((parent, child))
+    if classes is None:
+        inner = {parent for parent, _ in edges}
+        classes = tuple(child for _, child in edges if child not in inner)
+    return Taxonomy(str(path), classes, tuple(edges), names)
+
+
+@cache
+def _stored(name: str, classes: tuple[str, ...] | None) -> Taxonomy:
     known = _wordnet_facts()["trees"]
     if name not in known:
         raise UnknownNameError(f"no taxonomy {name!r}: known: {', '.join(sorted(known))}")
     file = _folder() / f"{name}.tsv"
-    rows = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()]
+    rows = [line.split("\t") for line in text_lines(file.read_text(encoding="utf-8"))]
     if any(len(row) != 3 for row in rows):
         raise DataError(
             f"taxonomy file {file} was altered (a line without three columns): install hierbench again"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import open_clip
 import torch
+from open_clip.convert import convert_state_dict
+from open_clip.model import convert_to_custom_text_state_dict
 from open_clip.transform import PreprocessCfg, image_transform_v2
 from PIL import Image
 from torch import Tensor, nn
@@ -18,6 +20,7 @@ from hierbench.geometry import Sphere
 from hierbench.model_adapters._foreign import arithmetic, quietly, ready, state_sha256
 from hierbench.models import checkpoints
 from hierbench.names import lookup
+from hierbench.reference.checkpoint import check_entries, read_state
 
 TEXT_BATCH = 256
 RANDOM_SEED = 0  # of MODEL/random
@@ -30,13 +33,17 @@ def load(
 
     MODEL/TAG        a name and tag of `open_clip.list_pretrained()`, such as ViT-B-32/openai
     MODEL/random     untrained weights, always the same ones
-    MODEL@FILE       weights of a local file; unpickled with weights_only=True
+    MODEL@FILE       weights of a local file, read with the preprocessing and the activation that all tags of the
+                     architecture share (CLIP's and the architecture's own where it has no tags)
+    MODEL/TAG@FILE   weights of a local file, read as those of a tag are
     hf-hub:ORG/REPO  a hub repository in open_clip's layout; local-dir:FOLDER a folder in it
 
     Raises UnknownNameError (with the nearest names), UsageError, CheckpointError.
     """
     if not checkpoint:
-        raise UsageError("open_clip needs MODEL/TAG, MODEL/random, MODEL@FILE or hf-hub:ORG/REPO")
+        raise UsageError(
+            "open_clip needs MODEL/TAG, MODEL/random, MODEL@FILE, MODEL/TAG@FILE or hf-hub:ORG/REPO"
+        )
     if checkpoint.startswith(("hf-hub:", "local-dir:")):
         found = _from_repository(checkpoint)
     elif "@" in checkpoint:
@@ -131,21 +138,100 @@ def _from_tag(reference: str) -> _Found:
         raise UsageError(f"open_clip has no weights for {architecture}: {_choices(architecture)}")
     lookup(f"tag of open_clip model {architecture}", tag, dict.fromkeys(tags))
     config = open_clip.get_pretrained_cfg(architecture, tag)
-    # Weights trained with the quick GELU are offered under names without it too, where open_clip only warns.
-    quick = bool(config.get("quick_gelu") or open_clip.get_model_config(architecture).get("quick_gelu"))
+    quick = _quick_gelu(architecture, config)
     file = Path(_attempt(reference, lambda: open_clip.download_pretrained(config)))
     model = _create(reference, architecture, pretrained=tag, force_quick_gelu=quick)
     source = config.get("hf_hub") or config.get("url") or str(file)
     return _Found(model, architecture, f"{architecture}-{tag}", source, checkpoints.sha256(file), quick)
 
 
-def _from_file(architecture: str, file: str) -> _Found:
-    architecture, path = _architecture(architecture), Path(file).expanduser()
+def _from_file(reference: str, file: str) -> _Found:
+    path = Path(file).expanduser()
+    if reference.replace("/", "-") in open_clip.list_models():  # OpenAI writes ViT-B/32
+        architecture, tag = reference.replace("/", "-"), ""
+    else:
+        before, _, after = reference.rpartition("/")
+        architecture, tag = (_architecture(before), after) if before else (_architecture(after), "")
     if not path.is_file():
-        raise CheckpointError(f"no file {path}: give the weights of {architecture} as {architecture}@FILE")
-    model = _create(str(path), architecture, pretrained=str(path))
-    quick = bool(open_clip.get_model_config(architecture).get("quick_gelu"))
+        raise CheckpointError(f"no file {path}: give the weights of {architecture} as {reference}@FILE")
+    preprocess, quick = _as_tags_have_it(architecture, tag, file)
+    model = _create(
+        str(path),
+        architecture,
+        pretrained_image=False,
+        pretrained_text=False,
+        force_quick_gelu=quick,
+        force_preprocess_cfg=preprocess,
+    )
+    _fill(model, path)
     return _Found(model, architecture, path.stem, str(path), checkpoints.sha256(path), quick)
+
+
+TAG_SETTINGS = ("mean", "std", "interpolation", "resize_mode", "quick_gelu")
+
+
+def _as_tags_have_it(architecture: str, tag: str, file: str) -> tuple[dict[str, object], bool]:
+    """(preprocessing, quick GELU) of weights from a file: a tag's, or what all tags of the architecture share.
+
+    Nothing in a file tells them. Raises UsageError, with tags to choose from, where tags differ.
+    """
+    tags = open_clip.list_pretrained_tags_by_model(architecture)
+    if tag:
+        lookup(f"tag of open_clip model {architecture}", tag, dict.fromkeys(tags))
+    by_settings: dict[str, tuple[str, dict[str, object]]] = {}
+    for name in [tag] if tag else tags:
+        config = open_clip.get_pretrained_cfg(architecture, name)
+        settings = {key: config[key] for key in TAG_SETTINGS if config.get(key) is not None}
+        settings["quick_gelu"] = _quick_gelu(architecture, config)
+        told = str({key: tuple(v) if isinstance(v, list) else v for key, v in sorted(settings.items())})
+        by_settings.setdefault(told, (name, settings))
+    if len(by_settings) > 1:
+        variants = [settings for _, settings in by_settings.values()]
+        differ = [key for key in TAG_SETTINGS if len({str(settings.get(key)) for settings in variants}) > 1]
+        choices = " or ".join(f"{architecture}/{name}@{file}" for name, _ in by_settings.values())
+        raise UsageError(
+            f"open_clip's weights for {architecture} differ in {', '.join(differ)}, and a file does not say which it "
+            f"needs: say whose it has, {choices}"
+        )
+    if not by_settings:
+        return {}, _quick_gelu(architecture, {})
+    ((_, settings),) = by_settings.values()
+    return {key: value for key, value in settings.items() if key != "quick_gelu"}, bool(
+        settings["quick_gelu"]
+    )
+
+
+def _quick_gelu(architecture: str, config: Mapping[str, object]) -> bool:
+    """Weights trained with the quick GELU are offered under names without it too, where open_clip only warns."""
+    return bool(config.get("quick_gelu") or open_clip.get_model_config(architecture).get("quick_gelu"))
+
+
+def _fill(model: nn.Module, path: Path) -> None:
+    """Put a file's weights into the model, every entry accounted for and nothing resized. Raises CheckpointError."""
+    if path.suffix in (".npz", ".npy"):  # SigLIP's releases
+        _attempt(str(path), lambda: open_clip.load_checkpoint(model, str(path)))
+        return
+    state = {name: value for name, value in read_state(path).items() if name not in NO_WEIGHTS}
+    own = model.state_dict()
+    state = _attempt(str(path), lambda: convert_state_dict(model, state))
+    if "positional_embedding" in state and "positional_embedding" not in own:
+        state = convert_to_custom_text_state_dict(state)
+    if "logit_bias" in own and "logit_bias" not in state:
+        state["logit_bias"] = torch.zeros_like(own["logit_bias"])  # trained without one
+    for name in ("logit_scale", "logit_bias"):
+        if name in state and name in own and state[name].numel() == 1:
+            state[name] = state[name].reshape(own[name].shape)  # a scalar or a vector of one
+    if POSITION_IDS not in own:
+        state.pop(POSITION_IDS, None)
+    check_entries(own, state, str(path))
+    model.load_state_dict(state, strict=True)
+
+
+NO_WEIGHTS = ("input_resolution", "context_length", "vocab_size")
+"""What the state dicts of OpenAI's archives hold besides."""
+
+POSITION_IDS = "text.transformer.embeddings.position_ids"
+"""Of old transformers versions."""
 
 
 def _from_repository(reference: str) -> _Found:
@@ -161,7 +247,7 @@ def _untrained(architecture: str) -> _Found:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(RANDOM_SEED)
         model = _create(architecture, architecture, pretrained_text=False)
-    quick = bool(open_clip.get_model_config(architecture).get("quick_gelu"))
+    quick = _quick_gelu(architecture, {})
     source = f"untrained, seed {RANDOM_SEED}"
     return _Found(model, architecture, f"{architecture}-random", source, state_sha256(model), quick)
 

@@ -1,4 +1,4 @@
-"""What the task files share: the fit of square images, embeddings checked as they are looked up, classes by name."""
+"""What the task files share: embeddings checked as they are looked up, classes by name."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hierbench.contracts import Embeddings, Fit, Geometry
+from hierbench.contracts import Embeddings, Geometry
 from hierbench.data.datasets import Classification, MultiLabel
 from hierbench.errors import EncodingError
-
-SQUARE = Fit.SQUEEZE  # for square images, where both fits give the same: one embedding then serves every task
 
 
 def image_features(embeddings: Embeddings, ids: Sequence[str]) -> Tensor:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from typing import Self
 
 from hierbench.contracts import EmbeddingRequests, Embeddings, Fit, Geometry, MetricSpec, Scores, TaskSpec
 from hierbench.data.datasets import CaptionChains
+from hierbench.data.manifests import Manifest
 from hierbench.metrics import bootstrap
 from hierbench.metrics.radial import radial_retrieval
-from hierbench.tasks._shared import SQUARE, image_features, text_features
+from hierbench.tasks._shared import image_features, text_features
 
 ROOT = ""  # the empty caption: the root of geometries without an origin
 
@@ -23,6 +24,18 @@ class HierarCaps:
     title: str
     fit: Fit = Fit.CROP
     protocol: str = "released"
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> list[Self]:
+        """The task of a dataset."""
+        return [
+            cls(
+                manifest.task_called("hierarcaps"),
+                manifest.name,
+                manifest.task_titled("HierarCaps retrieval"),
+                manifest.fit,
+            )
+        ]
 
     @property
     def spec(self) -> TaskSpec:
@@ -74,9 +87,4 @@ class HierarCaps:
         return Scores(metrics, len(ids), items)
 
 
-TASKS = {
-    "hierarcaps": partial(HierarCaps, "hierarcaps", "hierarcaps", "HierarCaps retrieval"),
-    "hierarcaps/miniature": partial(
-        HierarCaps, "hierarcaps/miniature", "miniature-chains", "Miniature HierarCaps retrieval", fit=SQUARE
-    ),
-}
+PROTOCOLS = {"hierarcaps": HierarCaps.of}

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from typing import Self
 
 from hierbench import taxonomy
 from hierbench.contracts import EmbeddingRequests, Embeddings, Fit, Geometry, MetricSpec, Scores, TaskSpec
 from hierbench.data.datasets import Classification
+from hierbench.data.manifests import Manifest
 from hierbench.errors import DataError
 from hierbench.metrics import bootstrap
 from hierbench.metrics.hierarchy import hierarchy_items
-from hierbench.tasks._shared import SQUARE, prompts
+from hierbench.tasks._shared import prompts
 from hierbench.tasks.zero_shot import classify, notes
 
 
@@ -19,15 +20,28 @@ from hierbench.tasks.zero_shot import classify, notes
 class Hierarchy:
     """Tree metrics of the same predictions as `zero-shot/…` makes, from the same embeddings."""
 
+    name: str
     dataset: str
     title: str
     fit: Fit = Fit.CROP
     protocol: str = "released"
 
+    @classmethod
+    def of(cls, manifest: Manifest) -> list[Self]:
+        """The task of a dataset."""
+        return [
+            cls(
+                manifest.task_called("hierarchy"),
+                manifest.name,
+                manifest.task_titled("hierarchy"),
+                manifest.fit,
+            )
+        ]
+
     @property
     def spec(self) -> TaskSpec:
         return TaskSpec(
-            name=f"hierarchy/{self.dataset}",
+            name=self.name,
             title=self.title,
             version=1,
             dataset=self.dataset,
@@ -68,9 +82,4 @@ class Hierarchy:
         )
 
 
-TASKS = {
-    "hierarchy/imagenet": partial(Hierarchy, "imagenet", "ImageNet hierarchy"),
-    "hierarchy/miniature-things": partial(
-        Hierarchy, "miniature-things", "Miniature things hierarchy", fit=SQUARE
-    ),
-}
+PROTOCOLS = {"hierarchy": Hierarchy.of}

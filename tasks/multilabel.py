@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from typing import Self
 
 import numpy as np
 
 from hierbench.contracts import EmbeddingRequests, Embeddings, Fit, Geometry, MetricSpec, Scores, TaskSpec
 from hierbench.data import datasets
+from hierbench.data.manifests import Manifest
 from hierbench.metrics import bootstrap
 from hierbench.metrics.multilabel import average_precisions, map_statistic
 from hierbench.tasks._shared import class_points, image_features, prompts, repeated_names
@@ -24,7 +25,20 @@ class MultiLabel:
     name: str
     dataset: str
     title: str
+    fit: Fit = Fit.SQUEEZE
     protocol: str = "released"
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> list[Self]:
+        """The task of a dataset."""
+        return [
+            cls(
+                manifest.task_called("multilabel"),
+                manifest.name,
+                manifest.task_titled("multi-label"),
+                manifest.fit,
+            )
+        ]
 
     @property
     def spec(self) -> TaskSpec:
@@ -35,7 +49,7 @@ class MultiLabel:
             dataset=self.dataset,
             metrics=(MetricSpec("map", "mAP"),),
             headline="map",
-            fit=Fit.SQUEEZE,
+            fit=self.fit,
             protocol=self.protocol,
             source="UNCHA, multi-label evaluation",
         )
@@ -80,13 +94,4 @@ def _notes(dataset: datasets.MultiLabel, counted: np.ndarray) -> tuple[str, ...]
     return notes + repeated_names(dataset, counted.sum(0))
 
 
-TASKS = {
-    name: partial(MultiLabel, name, dataset, f"{title} multi-label")
-    for name, dataset, title in (
-        ("multilabel/voc2007", "voc2007", "VOC 2007"),
-        ("multilabel/coco", "coco-objects", "COCO"),
-        ("multilabel/comco", "comco", "ComCo"),
-        ("multilabel/simco", "simco", "SimCo"),
-        ("multilabel/miniature", "miniature-objects", "Miniature"),
-    )
-}
+PROTOCOLS = {"multilabel": MultiLabel.of}

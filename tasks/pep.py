@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Self
 
 import numpy as np
 import torch
@@ -24,10 +25,11 @@ from hierbench.contracts import (
     TaskSpec,
 )
 from hierbench.data.datasets import CaptionChains
+from hierbench.data.manifests import Manifest
 from hierbench.errors import DataError
 from hierbench.metrics import bootstrap
 from hierbench.metrics.entailment import auc_ap_statistic, ties
-from hierbench.tasks._shared import SQUARE, image_features, text_features
+from hierbench.tasks._shared import image_features, text_features
 
 PAIRS_VERSION = 1
 
@@ -106,6 +108,16 @@ class Pep:
     radial: bool = False
     fit: Fit = Fit.CROP
     protocol: str = "released"
+
+    @classmethod
+    def of(cls, kind: str, title: str, pairs: PairList, manifest: Manifest) -> list[Self]:
+        """The tasks of a dataset: for models with cones and, as `KIND-radial`, for models without."""
+
+        def made(kind: str, title: str, radial: bool) -> Self:
+            name, title = manifest.task_called(kind), manifest.task_titled(title)
+            return cls(name, manifest.name, title, pairs, radial, manifest.fit)
+
+        return [made(kind, title, False), made(f"{kind}-radial", f"{title}, radial", True)]
 
     @property
     def spec(self) -> TaskSpec:
@@ -260,23 +272,7 @@ def _chain_table(dataset: CaptionChains, relations: tuple[Relation, ...], scores
     }
 
 
-TASKS = {
-    "pep-v1": partial(Pep, "pep-v1", "hierarcaps-clean", "PEP", CLEANED),
-    "pep-v1-radial": partial(Pep, "pep-v1-radial", "hierarcaps-clean", "PEP, radial", CLEANED, radial=True),
-    "pep-uncleaned": partial(Pep, "pep-uncleaned", "hierarcaps", "PEP uncleaned", UNCLEANED),
-    "pep-uncleaned-radial": partial(
-        Pep, "pep-uncleaned-radial", "hierarcaps", "PEP uncleaned, radial", UNCLEANED, radial=True
-    ),
-    "pep-v1/miniature": partial(
-        Pep, "pep-v1/miniature", "miniature-chains", "Miniature PEP", CLEANED, fit=SQUARE
-    ),
-    "pep-v1-radial/miniature": partial(
-        Pep,
-        "pep-v1-radial/miniature",
-        "miniature-chains",
-        "Miniature PEP, radial",
-        CLEANED,
-        radial=True,
-        fit=SQUARE,
-    ),
+PROTOCOLS = {
+    "pep-v1": partial(Pep.of, "pep-v1", "PEP", CLEANED),
+    "pep-uncleaned": partial(Pep.of, "pep-uncleaned", "PEP uncleaned", UNCLEANED),
 }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from typing import Self
 
 import numpy as np
 
 from hierbench.contracts import EmbeddingRequests, Embeddings, Fit, Geometry, MetricSpec, Scores, TaskSpec
 from hierbench.data import datasets
+from hierbench.data.manifests import Manifest
 from hierbench.metrics import bootstrap
 from hierbench.metrics.ranking import recall_statistic, retrieval_ranks
 from hierbench.tasks._shared import image_features, text_features
@@ -20,15 +21,29 @@ KS = (1, 5, 10)
 class Retrieval:
     """Recall@k: captions to find their image by, images to find one of their captions by."""
 
+    name: str
     dataset: str
     title: str
+    fit: Fit = Fit.SQUEEZE
     protocol: str = "released"
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> list[Self]:
+        """The task of a dataset."""
+        return [
+            cls(
+                manifest.task_called("retrieval"),
+                manifest.name,
+                manifest.task_titled("retrieval"),
+                manifest.fit,
+            )
+        ]
 
     @property
     def spec(self) -> TaskSpec:
         directions = (("t2i", "T→I"), ("i2t", "I→T"))
         return TaskSpec(
-            name=f"retrieval/{self.dataset}",
+            name=self.name,
             title=self.title,
             version=1,
             dataset=self.dataset,
@@ -36,7 +51,7 @@ class Retrieval:
                 MetricSpec(f"{key}_r{k}", f"{title} R@{k}") for key, title in directions for k in KS
             ),
             headline="t2i_r5",
-            fit=Fit.SQUEEZE,
+            fit=self.fit,
             protocol=self.protocol,
             source="MERU, HyCoCLIP, UNCHA evaluators",
         )
@@ -71,9 +86,4 @@ class Retrieval:
         return Scores(bootstrap.estimates(statistic, len(ids)), len(ids), items)
 
 
-TASKS = {
-    "retrieval/coco": partial(Retrieval, "coco", "COCO retrieval"),
-    "retrieval/coco-karpathy": partial(Retrieval, "coco-karpathy", "COCO retrieval, Karpathy's test split"),
-    "retrieval/flickr30k": partial(Retrieval, "flickr30k", "Flickr30k retrieval"),
-    "retrieval/miniature": partial(Retrieval, "miniature", "Miniature retrieval"),
-}
+PROTOCOLS = {"retrieval": Retrieval.of}

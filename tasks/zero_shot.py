@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from typing import Self
 
 import numpy as np
 
 from hierbench.contracts import EmbeddingRequests, Embeddings, Fit, Geometry, MetricSpec, Scores, TaskSpec
 from hierbench.data.datasets import Classification
+from hierbench.data.manifests import Manifest
 from hierbench.metrics import bootstrap
 from hierbench.metrics.classification import accuracy_statistic, nearest
-from hierbench.tasks._shared import SQUARE, class_points, image_features, prompts, repeated_names
+from hierbench.tasks._shared import class_points, image_features, prompts, repeated_names
 
 
 @dataclass(frozen=True)
 class ZeroShot:
     """Accuracy of the nearest class; a class is the geometry's mean of its name in every template."""
 
+    name: str
     dataset: str
     title: str
     fit: Fit = Fit.CROP
     protocol: str = "released"
 
+    @classmethod
+    def of(cls, manifest: Manifest) -> list[Self]:
+        """The task of a dataset."""
+        return [
+            cls(
+                manifest.task_called("zero-shot"),
+                manifest.name,
+                manifest.task_titled("zero-shot"),
+                manifest.fit,
+            )
+        ]
+
     @property
     def spec(self) -> TaskSpec:
         return TaskSpec(
-            name=f"zero-shot/{self.dataset}",
+            name=self.name,
             title=self.title,
             version=1,
             dataset=self.dataset,
@@ -70,39 +84,4 @@ def notes(dataset: Classification) -> tuple[str, ...]:
     return (() if occurring == known else (partial_set,)) + repeated_names(dataset, images)
 
 
-TITLES = {
-    "imagenet": "ImageNet",
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-    "sun397": "SUN397",
-    "sun397-tfds": "SUN397 (TFDS split)",
-    "caltech101": "Caltech-101",
-    "stl10": "STL-10",
-    "food101": "Food-101",
-    "cub2011": "CUB-200-2011",
-    "cars": "Stanford Cars",
-    "aircraft": "FGVC-Aircraft",
-    "pets": "Oxford-IIIT Pets",
-    "flowers102": "Oxford Flowers",
-    "dtd": "DTD",
-    "eurosat": "EuroSAT",
-    "resisc45": "RESISC45",
-    "country211": "Country211",
-}
-"""The sixteen datasets of the papers by name; of SUN397 there are two test splits."""
-
-MINIATURE = {
-    "things": "Miniature things",
-    "colours": "Miniature colours",
-    "backgrounds": "Miniature backgrounds",
-}
-
-TASKS = {
-    **{f"zero-shot/{name}": partial(ZeroShot, name, f"{title} zero-shot") for name, title in TITLES.items()},
-    **{
-        f"zero-shot/miniature-{name}": partial(
-            ZeroShot, f"miniature-{name}", f"{title} zero-shot", fit=SQUARE
-        )
-        for name, title in MINIATURE.items()
-    },
-}
+PROTOCOLS = {"zero-shot": ZeroShot.of}

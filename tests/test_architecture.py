@@ -130,6 +130,7 @@ def test_the_reference_models_know_no_evaluation():
         "files",
         "progress",
         "pool",
+        "yaml_files",
     ]
     assert offences(["hierbench.reference"], allowed=[f"hierbench.{name}" for name in allowed]) == []
 

@@ -15,7 +15,7 @@ from hierbench.data.datasets import CaptionChains, Classification, MultiLabel, R
 from hierbench.data.locate import Locations
 from hierbench.data.manifests import all_manifests
 from hierbench.data.readers import open_dataset
-from hierbench.engine.encoding import embed
+from hierbench.engine.session import Session
 from hierbench.geometry import Lorentz, Sphere
 from hierbench.leaderboard.tables import layouts
 from hierbench.models.catalog import catalog
@@ -119,7 +119,7 @@ def test_task_scores_what_it_promises(name, model):
     assert len(set(requests.images)) == len(requests.images) <= 24
     assert len(set(requests.texts)) == len(requests.texts)
     assert set(requests.images) <= set(dataset.images.ids)
-    embeddings = embed(adapter, dataset, requests, task.spec.fit, workers=0)
+    embeddings = Session(adapter, workers=0).embed(dataset, requests, task.spec.fit)
     scores = task.score(adapter.geometry, embeddings, dataset)
     assert set(scores.metrics) == {metric.name for metric in task.spec.metrics}
     assert scores.n > 0

@@ -5,27 +5,38 @@ line) or KEY.npy (0 and 1 a class); test/nshards.txt, dataset_type.txt, classnam
 zeroshot_classification_templates.txt with `{c}`. Source: github.com/LAION-AI/CLIP_benchmark, webdataset_builder.py.
 Beside them class_ids.txt, the dataset's own ids in label order: names may be those of the released protocol, where two
 classes can bear each other's.
-imagefolder: a folder a class id, with the images in it.
+imagefolder: a folder a class id, with the images in it; classes.tsv says which class id a folder is, of every class.
+Both: variant.txt says what sets the images apart from the released split (nothing in it: nothing does). What reads them
+back is `hierbench.data.readers.wds` and `.imagefolder`.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import tarfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from hierbench.data.datasets import AnyDataset, Classification, MultiLabel, Retrieval
+from hierbench.data.readers import VARIANT
+from hierbench.data.readers.imagefolder import INDEX
+from hierbench.data.readers.wds import IGNORED
 from hierbench.errors import OutputError, UsageError
 from hierbench.files import safe_name
 from hierbench.progress import Progress, choose
 
+Exportable = Classification | MultiLabel | Retrieval
 FORMATS = ("wds", "imagefolder")
 SHARD_IMAGES = 10_000
 SHARD_BYTES = 1_000_000_000
+RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
+"""What Windows takes for devices."""
+
 SPLIT = "test"  # what CLIP Benchmark asks for unless told otherwise
 
 
@@ -49,8 +60,14 @@ def export(record: AnyDataset, form: str, out: Path, progress: Progress | bool |
     try:
         made.mkdir(parents=True)
         with choose(progress).bar(f"exporting {record.name}", count) as advance:
-            for _ in (_wds if form == "wds" else _imagefolder)(record, made):
+            steps = (
+                _wds(record, made)
+                if not isinstance(record, Classification) or form == "wds"
+                else (_imagefolder(record, made))
+            )
+            for _ in steps:
                 advance(1)
+        _write(made / VARIANT, [record.variant] if record.variant else [])
         os.replace(made, out)
     except OSError as error:
         raise OutputError(f"{out} cannot be written: {error.strerror or error}: choose another -o") from error
@@ -70,7 +87,7 @@ def extension(content: bytes) -> str:
     return "webp" if content[:4] == b"RIFF" and content[8:12] == b"WEBP" else "jpg"
 
 
-def _wds(record: AnyDataset, folder: Path):
+def _wds(record: Exportable, folder: Path) -> Iterator[None]:
     """Stops after each image. Images other than JPEG, PNG and WebP are called jpg, or CLIP Benchmark would not see
     them; its reader looks at the content.
     """
@@ -89,7 +106,7 @@ def _wds(record: AnyDataset, folder: Path):
                 number, images, size = number + 1, 0, 0
             ending = extension(content)
             ending = ending if ending in ("jpg", "png", "webp") else "jpg"
-            for suffix, member in ((ending, content), annotation(row)):
+            for suffix, member in ((ending, content), *annotation(row)):
                 info = tarfile.TarInfo(f"s{row:07d}.{suffix}")
                 info.size = len(member)
                 shard.addfile(info, io.BytesIO(member))
@@ -107,30 +124,41 @@ def _wds(record: AnyDataset, folder: Path):
         _write(folder / "zeroshot_classification_templates.txt", templates)
 
 
-def _wds_annotation(record: AnyDataset):
-    """CLIP Benchmark's word for the kind of dataset, and a function from a row to suffix and bytes."""
+def _wds_annotation(record: Exportable) -> tuple[str, Callable[[int], list[tuple[str, bytes]]]]:
+    """CLIP Benchmark's word for the kind of dataset, and a function from a row to suffixes and bytes."""
     if isinstance(record, Classification):
-        return "classification", lambda row: ("cls", str(int(record.labels[row])).encode())
+        labels = record.labels.tolist()
+        return "classification", lambda row: [("cls", str(labels[row]).encode())]
     if isinstance(record, MultiLabel):
+        matrices = {"npy": record.present, IGNORED: record.ignored}
 
-        def vector(row: int) -> tuple[str, bytes]:
-            buffer = io.BytesIO()
-            np.save(buffer, record.present[row].astype(np.int64))
-            return "npy", buffer.getvalue()
+        def vectors(row: int) -> list[tuple[str, bytes]]:
+            return [(suffix, _npy(matrix[row])) for suffix, matrix in matrices.items() if matrix is not None]
 
-        return "multilabel", vector
+        return "multilabel", vectors
     captions: list[list[str]] = [[] for _ in record.images.ids]
     for caption, image in zip(record.captions, record.owner.tolist(), strict=True):
-        captions[image].append(" ".join(caption.splitlines()))
-    return "retrieval", lambda row: ("txt", "\n".join(captions[row]).encode())
+        captions[image].append(re.sub(r"\r\n|\r|\n", " ", caption.strip("\r\n")))  # a caption a line
+    return "retrieval", lambda row: [("txt", "\n".join(captions[row]).encode())]
 
 
-def _imagefolder(record: Classification, folder: Path):
-    """Stops after each image. A class id that holds a slash (`a/abbey`) has `_` there."""
+def _npy(flags: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, flags.astype(np.int64))
+    return buffer.getvalue()
+
+
+def _imagefolder(record: Classification, folder: Path) -> Iterator[None]:
+    """Stops after each image."""
+    names = folder_names(record.class_ids)
+    _write(
+        folder / INDEX,
+        [f"{name}\t{class_id}" for name, class_id in zip(names, record.class_ids, strict=True)],
+    )
     used: set[str] = set()
     for row, image_id in enumerate(record.images.ids):
         content = record.images.read(image_id)
-        class_folder = folder / safe_name(record.class_ids[record.labels[row]].replace("/", "_"))
+        class_folder = folder / names[record.labels[row]]
         path = PurePosixPath(image_id)
         stem, ending = safe_name(path.stem), _ending(path.suffix, content)
         name = f"{stem}{ending}"
@@ -142,6 +170,23 @@ def _imagefolder(record: Classification, folder: Path):
         yield
 
 
+def folder_names(class_ids: Sequence[str]) -> list[str]:
+    """A folder name for each class id: the id itself where every file system takes it, with `_` for what some do not.
+
+    Names differ in more than case.
+    """
+    names: list[str] = []
+    used: set[str] = set()
+    for number, class_id in enumerate(class_ids):
+        name = re.sub(r'[<>:"/\\|?*\x00-\x1f]', "_", class_id[:100]).rstrip(" .")
+        name = f"_{name}" if not name or name[0] in ". " or name.lower() in RESERVED else name
+        if name.lower() in used:
+            name = f"{name}_{number}"
+        used.add(name.lower())
+        names.append(name)
+    return names
+
+
 def _ending(suffix: str, content: bytes) -> str:
     """The published file's own ending where it says what the content is."""
     right = extension(content)
@@ -149,5 +194,10 @@ def _ending(suffix: str, content: bytes) -> str:
     return suffix if alike.get(suffix.lower(), suffix.lower()[1:]) == right else f".{right}"
 
 
-def _write(path: Path, lines) -> None:
+def _write(path: Path, lines: Sequence[str]) -> None:
+    """An item a line. Raises UsageError for an item of several lines."""
+    if odd := [line for line in lines if "\n" in line]:
+        raise UsageError(
+            f"{odd[0]!r} has no place in {path.name}, which has an item a line: mend the manifest"
+        )
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

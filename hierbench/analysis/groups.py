@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hierbench.contracts import EmbeddingRequests, Fit, Geometry, ModelAdapter
-from hierbench.data.datasets import CaptionChains, Classification, ImageFiles, Retrieval
-from hierbench.engine.encoding import embed
-from hierbench.errors import DataError
+from hierbench.contracts import EmbeddingRequests, Fit, Geometry, ImageSource
+from hierbench.data.datasets import CaptionChains, Classification, ImageFiles, MultiLabel, Retrieval
+from hierbench.engine.session import Session
+from hierbench.errors import DataError, UsageError
+from hierbench.files import text_lines
 
 ROOT = ""  # the caption that stands for the root where a geometry has no origin of its own
 IMAGES = "images"
@@ -35,6 +36,7 @@ class Embedded:
     geometry: Geometry
     groups: Mapping[str, Group]
     root: Tensor
+    family: str = ""  # of the model
 
     def points(self, name: str) -> Tensor:
         """(N, D) lifted points of a group."""
@@ -45,8 +47,8 @@ class Embedded:
         return self.geometry.lift(self.root)
 
 
-def gather(adapter: ModelAdapter, dataset: Any, fit: Fit, **options: Any) -> Embedded:
-    """Embed a dataset's captions and images. `options` as `hierbench.engine.encoding.embed` takes them.
+def gather(session: Session, dataset: Any, fit: Fit) -> Embedded:
+    """Embed a dataset's captions and images.
 
     Caption chains give one group a level, "level 1" the most general; the other datasets one of captions or of
     prompts. The last group holds the images. Raises what embedding raises.
@@ -55,33 +57,61 @@ def gather(adapter: ModelAdapter, dataset: Any, fit: Fit, **options: Any) -> Emb
     wanted = EmbeddingRequests.of(
         dataset.images.ids, [ROOT, *(text for group in texts.values() for text in group)]
     )
-    found = embed(adapter, dataset, wanted, fit, **options)
+    found = session.embed(dataset, wanted, fit)
     groups = {name: Group(labels, found.texts(labels)) for name, labels in texts.items()}
     groups[IMAGES] = Group(tuple(dataset.images.ids), found.images(dataset.images.ids))
-    return Embedded(adapter.geometry, groups, found.texts([ROOT])[0])
+    return Embedded(session.geometry, groups, found.texts([ROOT])[0], session.card.family)
 
 
-def with_own(dataset: Any, images: Mapping[str, Path], captions: Path | None) -> Any:
-    """The dataset itself, or one of the user's own images (files by id) and captions (a file, one a line).
+@dataclass(frozen=True)
+class ChosenImages:
+    """Images picked by name: a dataset's own by id, and files that lie anywhere by the path that the user gave."""
 
-    Where only one of the two is given, the dataset provides the other. Raises DataError for an unreadable file.
+    ids: tuple[str, ...]
+    whole: ImageSource  # the dataset's
+    files: Mapping[str, Path]
+
+    def read(self, image_id: str) -> bytes:
+        """Encoded bytes of one image. Raises DataError where a file is gone or empty."""
+        if image_id not in self.files:
+            return self.whole.read(image_id)
+        path = self.files[image_id]
+        return ImageFiles(path.parent, (path.name,)).read(path.name)
+
+
+def with_own(dataset: Any, images: Sequence[str], captions: Path | None = None) -> Retrieval:
+    """Some images (ids of the dataset's, or paths of files) with the user's captions (a file, one a line).
+
+    Without `captions`, those of the dataset. Raises UsageError for an image that is neither, DataError for a file
+    of captions that cannot be read.
     """
-    if not images and captions is None:
-        return dataset
-    source, texts = dataset.images, [text for group in _texts(dataset).values() for text in group]
-    if images:
-        source = ImageFiles(tuple(images), tuple(images.values()))
+    known = set(dataset.images.ids)
+    files = {name: Path(name).expanduser() for name in images if name not in known}
+    for name, path in files.items():
+        if not path.is_file():
+            raise UsageError(
+                f"no image {name!r}: it is no file, and {dataset.name} has {dataset.images.ids[0]}, … "
+                f"({len(known)} in all)"
+            )
+    texts = [text for group in _texts(dataset).values() for text in group]
     if captions is not None:
-        try:
-            texts = [
-                line.strip() for line in captions.read_text(encoding="utf-8").splitlines() if line.strip()
-            ]
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"captions {captions} cannot be read: {error}") from error
-        if not texts:
-            raise DataError(f"captions {captions} holds none: write one a line")
+        texts = _lines(captions)
     nobody = np.zeros(len(texts), np.int64)  # whose they are does not matter here
+    source = ChosenImages(tuple(dict.fromkeys(images)), dataset.images, files)
     return Retrieval(dataset.name, source, tuple(dict.fromkeys(texts)), nobody)
+
+
+def _lines(path: Path) -> list[str]:
+    """The captions in a file. Raises UsageError where there is none, DataError where it cannot be read."""
+    if not path.is_file():
+        raise UsageError(f"--captions {path}: there is no such file")
+    try:
+        lines = [line.strip() for line in text_lines(path.read_text(encoding="utf-8"))]
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"captions {path} cannot be read: {error}") from error
+    if not any(lines):
+        raise DataError(f"captions {path} holds none: write one a line")
+    return [line for line in lines if line]
 
 
 def _texts(dataset: Any) -> dict[str, tuple[str, ...]]:
@@ -91,7 +121,7 @@ def _texts(dataset: Any) -> dict[str, tuple[str, ...]]:
         return {f"level {number}": tuple(dict.fromkeys(level)) for number, level in enumerate(levels, 1)}
     if isinstance(dataset, Retrieval):
         return {"captions": tuple(dict.fromkeys(dataset.captions))}
-    if isinstance(dataset, Classification):
+    if isinstance(dataset, (Classification, MultiLabel)):
         prompts = (t.replace("{}", name) for name in dataset.class_names for t in dataset.templates)
         return {"prompts": tuple(dict.fromkeys(prompts))}
     raise TypeError(f"no groups are known for a {type(dataset).__name__}")

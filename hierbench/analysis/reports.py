@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from hierbench.analysis import ambiguity, figures, horopca
 from hierbench.analysis.groups import IMAGES, Embedded, stacked
 from hierbench.analysis.norms import radii, summary
 from hierbench.analysis.traversal import STEPS, traverse
-from hierbench.analysis.uncertainty import uncertainty
+from hierbench.analysis.uncertainty import TRAINED, UNTRAINED, uncertainty
 from hierbench.contracts import Estimate
 from hierbench.data.datasets import CaptionChains
 from hierbench.errors import OutputError, UsageError
@@ -34,12 +36,16 @@ def norms(embedded: Embedded, out: Path, title: str) -> Rows:
 def uncertainties(embedded: Embedded, out: Path, title: str) -> Rows:
     """uncertainty.csv (group, item, uncertainty) and uncertainty.png; a row a group, as for norms.
 
-    Raises UsageError for a geometry without a norm of its own.
+    Where the model's family is not trained with an uncertainty, the column, the picture and the rows say so: the figure
+    is then UNCHA's formula applied to norms that mean what they mean there. Raises UsageError for a geometry without
+    an origin.
     """
+    trained = embedded.family in TRAINED
+    column = "uncertainty" if trained else f"uncertainty ({UNTRAINED})"
     values = {name: uncertainty(embedded.geometry, embedded.points(name)).numpy() for name in embedded.groups}
-    _save_items(out / "uncertainty.csv", "uncertainty", embedded, np.concatenate(list(values.values())))
-    _save(figures.distributions(values, "uncertainty", title), out / "uncertainty.png")
-    return summary(values)
+    _save_items(out / "uncertainty.csv", column, embedded, np.concatenate(list(values.values())))
+    _save(figures.distributions(values, column, title), out / "uncertainty.png")
+    return [{**row, "trained": trained} for row in summary(values)]
 
 
 def horopca_plane(embedded: Embedded, out: Path, title: str, centre: str = "origin") -> Rows:
@@ -68,41 +74,44 @@ def horopca_plane(embedded: Embedded, out: Path, title: str, centre: str = "orig
 def traversals(
     embedded: Embedded, out: Path, image_ids: Sequence[str], *, steps: int = STEPS, within_cones: bool = True
 ) -> Rows:
-    """traversal.csv and its rows (image, step, caption): what is met from each image to the root."""
-    texts = {name: group for name, group in embedded.groups.items() if name != IMAGES}
-    captions = {
-        label: tangent
-        for group in texts.values()
-        for label, tangent in zip(group.labels, group.tangents, strict=True)
-    }
-    names = list(captions)
-    candidates = embedded.root.new_empty(0, len(embedded.root))
-    if captions:
-        candidates = embedded.root.new_tensor(np.stack([tangent.numpy() for tangent in captions.values()]))
+    """traversal.csv and its rows (image, step, caption, within_cones): what is met from each image to the root.
+
+    `within_cones`: only captions whose cone holds the point are met. Where the way leaves no caption then, as with
+    models whose cones are narrower than the angles between captions and images, the nearest captions are met without
+    regard to cones, and the row says so. Raises UsageError for an image that was not embedded.
+    """
+    captions: dict[str, Tensor] = {}
+    for name, group in embedded.groups.items():
+        if name != IMAGES:
+            captions.update(zip(group.labels, group.tangents, strict=True))
+    names, none = list(captions), embedded.root.new_empty(0, len(embedded.root))
+    candidates = torch.stack(list(captions.values())) if captions else none
     images = embedded.groups[IMAGES]
+    within_cones = within_cones and embedded.geometry.has_cones
     rows = []
     for image_id in image_ids:
         if image_id not in images.labels:
             raise UsageError(
                 f"no image {image_id!r}: there are {images.labels[0]}, … ({len(images.labels)} in all)"
             )
-        stops = traverse(
-            embedded.geometry,
-            images.tangents[images.labels.index(image_id)],
-            candidates,
-            root=embedded.root,
-            steps=steps,
-            within_cones=within_cones,
-        )
+        image = images.tangents[images.labels.index(image_id)]
+        for held in (True, False) if within_cones else (False,):
+            stops = traverse(
+                embedded.geometry, image, candidates, root=embedded.root, steps=steps, within_cones=held
+            )
+            if any(stop.caption is not None for stop in stops):
+                break
         rows += [
             {
                 "image": image_id,
                 "step": stop.step,
                 "caption": "[ROOT]" if stop.caption is None else names[stop.caption],
+                "within_cones": held,
             }
             for stop in stops
         ]
-    _save_rows(out / "traversal.csv", ("image", "step", "caption"), (row.values() for row in rows))
+    header = ("image", "step", "caption", "within_cones")
+    _save_rows(out / "traversal.csv", header, (row.values() for row in rows))
     return rows
 
 
@@ -153,7 +162,7 @@ def _row(
     figure: str, at: str, found: Estimate, first: Estimate | None = None, chance: float | None = None
 ) -> dict[str, Any]:
     value, low, high = (None if x is None else 100 * x for x in (found.value, found.low, found.high))
-    change = None if first is None else value - 100 * first.value
+    change = None if first is None else 100 * (found.value - first.value)
     chance = None if chance is None else 100 * chance
     return {
         "figure": figure, "at": at, "value": value, "low": low, "high": high, "change": change, "chance": chance,

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from hierbench.contracts import Geometry
+from hierbench.errors import UsageError
 
 STEPS = 50
 
@@ -36,18 +37,23 @@ def traverse(
     met, the root being one of them. `within_cones`: where there are cones, only captions whose cone holds the
     point are candidates, as in MERU's released script.
     """
-    if geometry.has_cones:
+    if geometry.has_origin:
         start, end = image, torch.zeros_like(image)
     else:
-        start, end = geometry.lift(image), geometry.lift(root) if root is not None else None
-        if end is None:
+        if root is None:
             raise ValueError(f"the geometry {geometry.name} has no origin: give the root's tangent feature")
+        start, end = geometry.lift(image), geometry.lift(root)
     weight = torch.linspace(1, 0, steps, dtype=image.dtype)[:, None]
     way = geometry.lift(weight * start + (1 - weight) * end)
     candidates = torch.cat([geometry.lift(captions), geometry.lift(end)[None]])
     nearness = geometry.similarity(way, candidates)
     if geometry.has_cones and within_cones:
-        outside = geometry.exterior_angle(candidates, way) > geometry.half_aperture(candidates)[:, None]
+        try:
+            outside = geometry.exterior_angle(candidates, way) > geometry.half_aperture(candidates)[:, None]
+        except NotImplementedError as error:
+            raise UsageError(
+                f"the geometry {geometry.name!r} has no angles, by which cones are told: use --all-captions"
+            ) from error
         outside[-1] = False  # the root entails everything
         nearness = nearness.masked_fill(outside.T, -torch.inf)
     met: dict[int, int] = {}

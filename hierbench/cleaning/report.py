@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hierbench import registry
 from hierbench.cleaning.output import read_manifest
 from hierbench.cleaning.sources import reopen
-from hierbench.contracts import Fit, ModelAdapter
-from hierbench.data.datasets import CaptionChains
+from hierbench.data.datasets import CaptionChains, subset
 from hierbench.data.locate import Locations
 from hierbench.data.readers import open_dataset
-from hierbench.engine import encoding
-from hierbench.engine.store import EmbeddingStore, MemoryStore
-from hierbench.progress import Progress
+from hierbench.engine.session import Session
+from hierbench.engine.setup import task_under
 
 METRICS = ("auc", "ap")
 CLEAN = "hierarcaps-clean"
@@ -45,28 +42,25 @@ def settings(out: Path, locations: Locations) -> list[tuple[str, str, CaptionCha
 
 
 def pep(
-    out: Path,
-    adapters: Sequence[ModelAdapter],
-    locations: Locations,
-    *,
-    progress: Progress | None = None,
-    device: str = "cpu",
+    out: Path, sessions: Iterable[Session], locations: Locations, *, protocol: str = "released"
 ) -> list[dict[str, Any]]:
     """A row a model and setting: model, setting, task, samples, then AUC and AP (0 to 1) with 95 % bounds.
 
-    Models without entailment cones are measured by the radial tasks. Raises as `settings`, and what encoding raises.
+    `protocol`: of the tasks; the sessions' should be the same. Models to whom PEP does not apply are measured by the
+    radial tasks. Raises as `settings`, and what encoding raises.
     """
     rows = []
-    for adapter in adapters:
-        store = EmbeddingStore() if adapter.card.sha256 else MemoryStore()
-        for setting, name, dataset in settings(out, locations):
-            task = registry.task(name if adapter.geometry.has_cones else f"{name}-radial")
-            embeddings = encoding.embed(
-                adapter, dataset, task.requests(dataset), Fit(task.spec.fit),
-                store=store, progress=progress, device=device,
-            )  # fmt: skip
-            scores = task.score(adapter.geometry, embeddings, dataset)
-            row = {"model": adapter.card.name, "setting": setting, "task": name, "samples": scores.n}
+    measured = settings(out, locations)
+    for session in sessions:
+        for setting, name, dataset in measured:
+            task = task_under(name, protocol)
+            if task.inapplicable(session.geometry) is not None:
+                task = task_under(f"{name}-radial", protocol)
+            embeddings = session.embed(dataset, task.requests(dataset), task.spec.fit)
+            scores = task.score(session.geometry, embeddings, dataset)
+            row: dict[str, Any] = {
+                "model": session.card.name, "setting": setting, "task": name, "samples": scores.n,
+            }  # fmt: skip
             for metric in METRICS:
                 figure = scores.metrics[metric]
                 row |= {metric: figure.value, f"{metric}_low": figure.low, f"{metric}_high": figure.high}
@@ -92,8 +86,6 @@ def _figure(value: float, low: float | None, high: float | None) -> str:
 
 def _rows(dataset: CaptionChains, rows: Sequence[int]) -> CaptionChains:
     """Some samples; every image of the noisy chains has one sample, so images go with them."""
-    from hierbench.data.datasets import subset
-
     return replace(
         dataset,
         images=subset(dataset.images, [int(dataset.owner[row]) for row in rows]),

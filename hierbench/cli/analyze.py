@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hierbench.cli._shared import (
     Json,
-    existing_folder,
     locations,
     print_json,
     print_listing,
@@ -19,7 +19,11 @@ from hierbench.cli._shared import (
     say,
     sub_app,
 )
+from hierbench.cli.run import Protocol, ProtocolName
 from hierbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from hierbench.analysis.groups import Embedded
 
 app = sub_app("Look into a model's embeddings; writes CSV files and pictures.")
 
@@ -34,10 +38,14 @@ DataDir = Annotated[Path | None, typer.Option(metavar="DIR", help="A folder of d
 Adapter = Annotated[
     list[Path] | None, typer.Option(metavar="FILE", help="A model family of yours, in Python.")
 ]
+Manifest = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="A dataset of yours, in YAML.")]
 Limit = Annotated[int | None, typer.Option(metavar="N", min=1, help="At most N items of the dataset.")]
 Device = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda, cuda:1, mps.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Download nothing.")]
-Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Where files go (default: runs/TIME-analyze).")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="DIR", help="Where files go (default: runs/TIME-analyze)."),
+]
 
 DATASET = "miniature-chains"
 
@@ -51,48 +59,61 @@ class Centre(StrEnum):
 
 @app.command()
 def norms(
-    model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, adapter: Adapter = None,
-    limit: Limit = None, device: Device = "auto", offline: Offline = False, out: Out = None, as_json: Json = False,
+    model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
+    adapter: Adapter = None, limit: Limit = None, device: Device = "auto", protocol: ProtocolName = Protocol.released,
+    offline: Offline = False, out: Out = None, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Distances from the root, by level of caption and for images."""
+    asked = Asked.of(locals())
     from hierbench.analysis import reports
 
-    embedded = _embedded(model, dataset, data, data_dir, adapter, limit, device, offline)
+    embedded = asked.embedded(model, asked.open())
     out = _folder(out)
     _show(reports.norms(embedded, out, f"{model}, {dataset}"), out, as_json)
 
 
 @app.command()
 def uncertainty(
-    model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, adapter: Adapter = None,
-    limit: Limit = None, device: Device = "auto", offline: Offline = False, out: Out = None, as_json: Json = False,
+    model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
+    adapter: Adapter = None, limit: Limit = None, device: Device = "auto", protocol: ProtocolName = Protocol.released,
+    offline: Offline = False, out: Out = None, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """UNCHA's uncertainty of each caption and image: high near the origin, low far out."""
+    """UNCHA's uncertainty of each caption and image: high near the origin, low far out.
+
+    It is a formula of the norm; models of other families were not trained with it, and the output says so.
+    """
+    asked = Asked.of(locals())
     from hierbench.analysis import reports
 
-    embedded = _embedded(model, dataset, data, data_dir, adapter, limit, device, offline)
+    embedded = asked.embedded(model, asked.open())
     out = _folder(out)
-    _show(reports.uncertainties(embedded, out, f"{model}, {dataset}"), out, as_json)
+    rows = reports.uncertainties(embedded, out, f"{model}, {dataset}")
+    _show(rows, out, as_json)
+    if not rows[0]["trained"]:
+        say(f"{model} was not trained with this uncertainty: it is UNCHA's formula applied to its norms.")
 
 
 @app.command()
 def horopca(
-    model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, adapter: Adapter = None,
-    limit: Limit = None, device: Device = "auto", offline: Offline = False, out: Out = None, as_json: Json = False,
+    model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
+    adapter: Adapter = None, limit: Limit = None, device: Device = "auto", protocol: ProtocolName = Protocol.released,
+    offline: Offline = False, out: Out = None, as_json: Json = False,
     centre: Annotated[Centre, typer.Option(metavar="NAME", help="origin or mean.")] = Centre.origin,
 ) -> None:  # fmt: skip
     """A hyperbolic model's embeddings in the Poincaré disc."""
+    asked = Asked.of(locals())
     from hierbench.analysis import reports
 
-    embedded = _embedded(model, dataset, data, data_dir, adapter, limit, device, offline)
+    embedded = asked.embedded(model, asked.open())
     out = _folder(out)
     _show(reports.horopca_plane(embedded, out, f"{model}, {dataset}", centre.value), out, as_json)
 
 
 @app.command()
 def traversal(
-    model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, adapter: Adapter = None,
-    limit: Limit = None, device: Device = "auto", offline: Offline = False, out: Out = None, as_json: Json = False,
+    model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
+    adapter: Adapter = None, limit: Limit = None, device: Device = "auto", protocol: ProtocolName = Protocol.released,
+    offline: Offline = False, out: Out = None, as_json: Json = False,
     image: Annotated[
         list[str] | None, typer.Option(metavar="ID|FILE", help="An image of the dataset, or a file of yours.")
     ] = None,
@@ -105,34 +126,36 @@ def traversal(
         bool, typer.Option("--all-captions", help="Also captions whose cone does not hold the point.")
     ] = False,
 ) -> None:  # fmt: skip
-    """The captions met on the way from an image to the root."""
-    from hierbench.analysis import reports
+    """The captions met on the way from an image to the root (MERU, section 5).
 
-    embedded = _embedded(
-        model,
-        dataset,
-        data,
-        data_dir,
-        adapter,
-        limit,
-        device,
-        offline,
-        own_images=image,
-        own_captions=captions,
-    )
-    labels = embedded.groups["images"].labels
-    chosen = image or [
-        labels[i * len(labels) // min(count, len(labels))] for i in range(min(count, len(labels)))
-    ]
+    At each point on the way the nearest caption is met of those whose entailment cone holds the point, as in MERU's
+    released script; the root holds all. Where no caption's cone does (ARGENT's models are trained by angles, not by
+    cones), or with --all-captions, the nearest caption is met, whatever its cone.
+    """
+    asked = Asked.of(locals())
+    from hierbench.analysis import reports
+    from hierbench.analysis.groups import with_own
+    from hierbench.data.datasets import spread
+
+    opened = asked.open()
+    chosen = image or [opened.images.ids[row] for row in spread(len(opened.images.ids), count)]
+    embedded = asked.embedded(model, with_own(opened, chosen, captions))
     out = _folder(out)
     rows = reports.traversals(embedded, out, chosen, steps=steps, within_cones=not all_captions)
     _show(rows, out, as_json)
+    outside = {row["image"] for row in rows if not row["within_cones"]}
+    if outside and embedded.geometry.has_cones and not all_captions:
+        say(
+            f"No caption's cone holds a point on the way from {len(outside)} of {len(chosen)} images to the root: "
+            "there the nearest captions are shown without regard to cones."
+        )
 
 
 @app.command()
 def ambiguity(
-    model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, adapter: Adapter = None,
-    limit: Limit = None, device: Device = "auto", offline: Offline = False, out: Out = None, as_json: Json = False,
+    model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
+    adapter: Adapter = None, limit: Limit = None, device: Device = "auto", protocol: ProtocolName = Protocol.released,
+    offline: Offline = False, out: Out = None, as_json: Json = False,
     similar_by: Annotated[
         str | None,
         typer.Option(
@@ -147,15 +170,16 @@ def ambiguity(
     pool: Annotated[int, typer.Option(metavar="N", min=1, help="Similar images in the local pool.")] = 5,
 ) -> None:  # fmt: skip
     """How many captions of similar images are taken for an image's own (ARGENT, Table 1 and Figure 5)."""
+    asked = Asked.of(locals())
     from hierbench.analysis import reports
     from hierbench.analysis.ambiguity import REMOVED
     from hierbench.data.datasets import CaptionChains
 
-    opened = _opened(dataset, data, data_dir, adapter, limit)
+    opened = asked.open()
     if not isinstance(opened, CaptionChains):
         raise UsageError(f"--dataset {dataset} has no chains of captions: choose hierarcaps or {DATASET}")
-    embedded = _under(model, dataset, opened, device, offline)
-    finder = _under(similar_by, dataset, opened, device, offline) if similar_by else embedded
+    embedded = asked.embedded(model, opened)
+    finder = asked.embedded(similar_by, opened) if similar_by else embedded
     out = _folder(out)
     title = f"{model}, {dataset}; similar images by {similar_by or 'itself'}"
     _show(
@@ -165,43 +189,45 @@ def ambiguity(
     )
 
 
-def _embedded(
-    model: str, dataset: str, data: Any, data_dir: Path | None, adapters: Any, limit: int | None, device: str,
-    offline: bool, own_images: list[str] | None = None, own_captions: Path | None = None,
-):  # fmt: skip
-    """The dataset's embeddings under the model, with images and captions of the user's own where given."""
-    from hierbench.analysis.groups import with_own
+@dataclass(frozen=True)
+class Asked:
+    """The options that every analysis has: whose embeddings, and how they are made."""
 
-    files = {name: Path(name) for name in own_images or () if Path(name).is_file()}
-    if own_captions is not None and not own_captions.is_file():
-        raise UsageError(f"--captions {own_captions}: there is no such file")
-    opened = with_own(_opened(dataset, data, data_dir, adapters, limit), files, own_captions)
-    return _under(model, dataset, opened, device, offline)
+    dataset: str
+    data: list[str] | None
+    data_dir: Path | None
+    manifest: list[Path] | None
+    adapter: list[Path] | None
+    limit: int | None
+    device: str
+    protocol: Protocol
+    offline: bool
 
+    @classmethod
+    def of(cls, arguments: dict[str, Any]) -> Asked:
+        """From a command's arguments."""
+        return cls(**{field.name: arguments[field.name] for field in fields(cls)})
 
-def _opened(dataset: str, data: Any, data_dir: Path | None, adapters: Any, limit: int | None):
-    """The dataset, or its first part; the user's own adapter files are known from here on."""
-    from hierbench.data.readers import open_dataset
+    def open(self) -> Any:
+        """The dataset, or its first part; the user's own files are known from here on."""
+        from hierbench.data.readers import open_dataset
 
-    register(adapters)
-    existing_folder("--data-dir", data_dir)
-    opened = open_dataset(dataset, locations(data, data_dir))
-    return opened if limit is None else opened.limited(limit)
+        register(self.adapter, self.manifest)
+        where = locations(self.data, self.data_dir)
+        opened = open_dataset(self.dataset, where, protocol=self.protocol.value)
+        return opened if self.limit is None else opened.limited(self.limit)
 
+    def embedded(self, model: str, opened: Any) -> Embedded:
+        """A dataset's embeddings under a model, as the protocol has it."""
+        from hierbench.analysis.groups import gather
+        from hierbench.data.manifests import load_manifest
+        from hierbench.engine.session import Session
+        from hierbench.progress import choose
 
-def _under(model: str, dataset: str, opened: Any, device: str, offline: bool):
-    """A dataset's embeddings under a model."""
-    from hierbench.analysis.groups import gather
-    from hierbench.data.manifests import load_manifest
-    from hierbench.engine.setup import resolve_device
-    from hierbench.engine.store import EmbeddingStore
-    from hierbench.models.reference import load_model
-    from hierbench.progress import choose
-
-    device = resolve_device(device)
-    adapter = load_model(model, device=device, offline=offline)
-    store = EmbeddingStore() if adapter.card.sha256 else None
-    return gather(adapter, opened, load_manifest(dataset).fit, store=store, progress=choose(), device=device)
+        session = Session.open(
+            model, protocol=self.protocol.value, device=self.device, offline=self.offline, progress=choose()
+        )
+        return gather(session, opened, load_manifest(self.dataset).fit)
 
 
 def _folder(out: Path | None) -> Path:

@@ -21,6 +21,7 @@ from hierbench.cli._shared import (
     say,
     sub_app,
 )
+from hierbench.cli.run import Protocol, ProtocolName
 from hierbench.errors import CheckpointError, OutputError, ServerError, UsageError
 
 app = sub_app("Clean caption chains: the benchmark that PEP runs on.")
@@ -169,15 +170,14 @@ def report(
         list[str] | None, typer.Option(metavar="NAME", help="A model; repeatable (default: the built-in ones).")
     ] = None,
     data: Data = None, data_dir: DataDir = None, adapter: Adapter = None, device: Device = "auto",
-    as_json: Json = False,
+    protocol: ProtocolName = Protocol.released, as_json: Json = False,
 ) -> None:  # fmt: skip
     """PEP of models before and after the cleaning, with intervals; writes DIR/pep.csv."""
     from hierbench.cleaning import report as reports
     from hierbench.cleaning.output import PEP, read_manifest
-    from hierbench.engine.setup import resolve_device
+    from hierbench.engine.session import Session
     from hierbench.files import replacing
     from hierbench.models.catalog import list_models
-    from hierbench.models.reference import load_model
     from hierbench.progress import choose
 
     register(adapter)
@@ -186,9 +186,9 @@ def report(
     names = model or [entry.name for entry in list_models() if entry.builtin]
     if not names:
         raise UsageError("--model: no model is built in: name at least one")
-    device = resolve_device(device)
-    adapters = [load_model(name, device=device) for name in names]
-    rows = reports.pep(folder, adapters, locations(data, data_dir), progress=choose(), device=device)
+    known = {"protocol": protocol.value, "device": device, "progress": choose()}
+    sessions = [Session.open(name, **known) for name in names]
+    rows = reports.pep(folder, sessions, locations(data, data_dir), protocol=protocol.value)
     try:
         with (
             replacing(folder / PEP) as temporary,
@@ -318,7 +318,7 @@ def _cast(
         return oracle.cast(noisy_chains(about["count"], about["share"], about["seed"]))
     if backend is Backend.adapter:
         from hierbench.cleaning.adapter_roles import AdapterRole
-        from hierbench.engine.setup import resolve_device
+        from hierbench.engine.device import resolve_device
         from hierbench.models.reference import load_model
 
         given = [name for name in names.values() if name]
@@ -338,7 +338,7 @@ def _cast(
     }
     options = {"concurrency": concurrency, "timeout": timeout, "retries": retries, **_urls(base_url)}
     if backend is Backend.transformers:
-        from hierbench.engine.setup import resolve_device
+        from hierbench.engine.device import resolve_device
 
         options = {"device": resolve_device(device), "dtype": dtype, "batch_size": batch_size}
     try:

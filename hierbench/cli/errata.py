@@ -118,7 +118,7 @@ def _measure(model: str | tuple, device: str, dtype: str, options: dict, as_json
     from dataclasses import asdict
     from sys import stderr
 
-    from hierbench.engine.setup import resolve_device
+    from hierbench.engine.device import resolve_device
     from hierbench.leaderboard import effects
     from hierbench.models.reference import ModelReference
 

@@ -74,6 +74,9 @@ DataDir = Annotated[Path | None, _option(WHERE, "A folder of datasets by name.",
 Device = Annotated[str, _option(HOW, "auto, cpu, cuda, cuda:1, mps.", metavar="NAME")]
 BatchSize = Annotated[int | None, _option(HOW, "Images a batch.", metavar="N", min=1)]
 DtypeName = Annotated[Dtype, _option(HOW, "float32, bfloat16, float16.", metavar="NAME")]
+ProtocolName = Annotated[
+    Protocol, _option(HOW, "released or corrected: see `hierbench errata`.", metavar="NAME")
+]
 Limit = Annotated[int | None, _option(HOW, "At most N items a dataset, for a trial.", metavar="N", min=1)]
 Workers = Annotated[int | None, _option(HOW, "Processes that prepare images.", metavar="N", min=0)]
 NoCache = Annotated[bool, _option(HOW, "Neither read nor keep embeddings.", "--no-cache")]
@@ -108,9 +111,7 @@ def run(
     dtype: DtypeName = Dtype.float32,
     limit: Limit = None,
     workers: Workers = None,
-    protocol: Annotated[
-        Protocol, _option(HOW, "released or corrected: see `hierbench errata`.", metavar="NAME")
-    ] = Protocol.released,
+    protocol: ProtocolName = Protocol.released,
     prompts: Annotated[
         Prompts, _option(HOW, "default: each dataset's own; photo: 'a photo of a …'.", metavar="NAME")
     ] = Prompts.default,

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import shlex
 import time
+from itertools import chain, count
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hierbench.cli._shared import say
+
+if TYPE_CHECKING:
+    from hierbench.reference.schema import ReferenceConfig
 
 
 def train(
@@ -41,6 +45,7 @@ def train(
     \b
     hierbench train miniature/argent                      the built-in world, on a CPU
     hierbench train hycoclip/vit-b data.shards=grit       the published recipe, on a GPU
+    hierbench train RUN/config.yaml --resume              go on with a run (without --resume: a new one like it)
     torchrun --nproc-per-node 8 -m hierbench train ...    on several
     """
     from hierbench.errors import UsageError
@@ -51,12 +56,14 @@ def train(
         return
     if not config:
         raise UsageError("name a config: `hierbench train --list` prints the packaged ones")
+    if resume and out is None and Path(config).name == "config.yaml":  # the file that a run itself wrote
+        out = Path(config).parent
     if resume and out is None:
-        raise UsageError("--resume needs --out DIR, the folder of the run to go on with")
+        raise UsageError("--resume needs --out DIR, the folder of the run to go on with, or its config.yaml")
     if bundle is not None and not evaluate:
         raise UsageError("--bundle needs --evaluate SUITE: the model's card says what it reached")
     resolved = resolve(config, overrides or ())
-    folder = out or Path("runs") / f"train-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder = out or _new_folder()
     from hierbench.reference.training.launch import launch
 
     begun = time.monotonic()
@@ -66,9 +73,9 @@ def train(
     seconds = time.monotonic() - begun
     print(final)
     if not evaluate:
-        say(f"measure it: hierbench run --family {resolved.family} --checkpoint {final}")
+        say(f"measure it: hierbench run --family {_adapter(resolved)} --checkpoint {final}")
         return
-    figures = _measure(final, resolved.family, evaluate, folder)
+    figures = _measure(final, _adapter(resolved), evaluate, folder)
     if bundle is not None:
         from hierbench.reference import bundle as bundling
 
@@ -76,6 +83,21 @@ def train(
         notes = {"resumed": "the seconds are those of the last sitting"} if resume else {}
         made = bundling.bundle(folder, bundle, command=command, seconds=seconds, figures=figures, **notes)
         say(f"bundled: {made}")
+
+
+def _new_folder() -> Path:
+    """A folder that no run has: two may begin in the same second."""
+    first = Path("runs") / f"train-{time.strftime('%Y%m%d-%H%M%S')}"
+    others = (first.with_name(f"{first.name}-{number}") for number in count(2))
+    return next(folder for folder in chain([first], others) if not folder.exists())
+
+
+def _adapter(config: ReferenceConfig) -> str:
+    """The model family that measures a trained model: the config's, or one of the same layout for one of its own."""
+    from hierbench.reference.layouts import LAYOUTS
+
+    families = LAYOUTS[config.model.layout].families
+    return config.family if config.family in families else families[0]
 
 
 def _measure(weights: Path, family: str, suite: str, folder: Path) -> dict[str, float]:

@@ -7,8 +7,8 @@ encoded until a worker decodes them; `owner` always holds positions in `images.i
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from hierbench.contracts import ImageSource
 from hierbench.errors import DataError
+from hierbench.files import regular_file
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,15 @@ class ImageFiles:
 
     folder: Path
     ids: tuple[str, ...]
+    files: Mapping[str, str] = field(
+        default_factory=dict
+    )  # paths of those whose names differ in Unicode form
 
     def read(self, image_id: str) -> bytes:
         """Encoded bytes of one image; DataError where the file is gone or empty."""
-        path = self.folder / image_id
+        path = self.folder / self.files.get(image_id, image_id)
         try:
-            content = path.read_bytes()
+            content = regular_file(path, "image").read_bytes()
         except OSError as error:
             raise DataError(f"image {path} cannot be read: {error.strerror}") from error
         if not content:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import struct
 import warnings
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image
 from torch import Tensor
 
 from hierbench.contracts import Fit
@@ -25,11 +26,26 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 """What is tried; PIL knows more, some of which start other programs (EPS)."""
 
 
-def decode(content: bytes, where: str) -> Image.Image:
-    """Encoded bytes -> RGB image, upright as its EXIF orientation says; the first frame of an animation.
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}  # fmt: skip
+"""What turns an image upright, by EXIF orientation (tag 0x0112; Exif 2.32, section 4.6.4)."""
 
-    Grey (8 and 16 bits), CMYK and palette images become RGB; alpha is dropped without blending, as in the
-    usual loaders. JPEGs are decoded at full size (PIL's draft mode would change the pixels).
+
+def decode(content: bytes, where: str) -> Image.Image:
+    """Encoded bytes -> RGB image, upright as its EXIF orientation says; see `decode_stored`."""
+    image, turn = decode_stored(content, where)
+    return image if turn is None else image.transpose(turn)
+
+
+def decode_stored(content: bytes, where: str) -> tuple[Image.Image, Image.Transpose | None]:
+    """Encoded bytes -> RGB image as its pixels are stored, and what turns it upright (None where it stands so).
+
+    The first frame of an animation.
+    Grey (8 and 16 bits, floats from 0 to 1), CMYK and palette images become RGB; alpha is dropped without blending, as
+    in the usual loaders. JPEGs are decoded at full size (PIL's draft mode would change the pixels).
     Raises DataError, naming `where`, for content that is empty, no image, truncated, corrupt or too large.
     """
     if not content:
@@ -40,8 +56,7 @@ def decode(content: bytes, where: str) -> Image.Image:
             image = Image.open(io.BytesIO(content), formats=FORMATS)
             _check_size(image.size, where)
             image.load()
-            _turn_upright(image)
-            return _to_rgb(image)
+            return _to_rgb(image, where), _turn(image)
         except DataError:
             raise
         except Image.DecompressionBombError:
@@ -53,6 +68,20 @@ def decode(content: bytes, where: str) -> Image.Image:
         except Exception as error:  # PIL's decoders raise nearly anything on corrupt input
             reason = (str(error) or type(error).__name__).partition("\n")[0]
             raise DataError(f"image {where} is damaged ({reason}): fetch it again or remove it") from error
+
+
+def as_plain_png(content: bytes, where: str) -> bytes:
+    """Encoded bytes -> a PNG that every reader decodes to the pixels of `decode`: RGB, 8 bits, upright, one frame.
+
+    A file that is one already is returned as it is. Raises DataError as `decode` does.
+    """
+    image = decode(content, where)
+    if _is_plain_png(content):
+        return content
+    out = io.BytesIO()
+    image.info.clear()  # profiles, gamma, transparency: other readers may act on them
+    image.save(out, "PNG", compress_level=1)
+    return out.getvalue()
 
 
 def to_square(image: Image.Image, size: int, fit: Fit, resample: str = "bicubic") -> Tensor:
@@ -75,6 +104,32 @@ def to_square(image: Image.Image, size: int, fit: Fit, resample: str = "bicubic"
     return pixels.to(torch.float32, memory_format=torch.contiguous_format).div_(255)
 
 
+PNG_HEADER = struct.Struct(
+    ">8s4x4s8xBBBBB"
+)  # signature, IHDR, bits, colour type, compression, filter, interlacing
+PLAIN_CHUNKS = {
+    b"IHDR",
+    b"IDAT",
+    b"IEND",
+    b"pHYs",
+    b"tIME",
+}  # others, texts too, may tell of colour or orientation
+
+
+def _is_plain_png(content: bytes) -> bool:
+    if len(content) < PNG_HEADER.size:
+        return False
+    if PNG_HEADER.unpack_from(content)[:4] != (b"\x89PNG\r\n\x1a\n", b"IHDR", 8, 2):
+        return False
+    place = 8
+    while place + 8 <= len(content):
+        length, kind = struct.unpack_from(">I4s", content, place)
+        if kind not in PLAIN_CHUNKS:
+            return False
+        place += 12 + length
+    return True
+
+
 def _check_size(size: tuple[int, int], where: str) -> None:
     width, height = size
     if width * height > MAX_PIXELS:
@@ -89,18 +144,37 @@ def _bomb(where: str, reason: str) -> str:
     return f"image {where} may be a decompression bomb ({reason}): remove it or store it smaller"
 
 
-def _turn_upright(image: Image.Image) -> None:
-    # An EXIF block that cannot be parsed says nothing about the orientation. In place: otherwise PIL copies
-    # every image that has no tag.
-    with contextlib.suppress(Exception):
-        ImageOps.exif_transpose(image, in_place=True)
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    with contextlib.suppress(
+        Exception
+    ):  # an EXIF block that cannot be parsed says nothing about the orientation
+        return _TURNS.get(image.getexif().get(ExifTags.Base.Orientation))
+    return None
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
+def _to_rgb(image: Image.Image, where: str) -> Image.Image:
     if image.mode == "RGB":
         return image
-    if image.mode.startswith("I"):  # 16 bits a pixel: PIL's own conversion would clip at 255
-        image = Image.fromarray((np.asarray(image).clip(0, 65535) >> 8).astype(np.uint8))
+    if image.mode == "F" or image.mode.startswith("I"):
+        image = Image.fromarray(_eight_bits(np.asarray(image), where))
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     return image.convert("RGB")
+
+
+def _eight_bits(samples: np.ndarray, where: str) -> np.ndarray:
+    """Grey values of 16 bits, or floats from 0 to 1, as bytes: by the range of the kind, whatever the picture holds.
+
+    PIL's own conversion would clip at 255: floats become black, 16 bits white. Raises DataError for values that are
+    outside of that range, whose scale nobody knows.
+    """
+    most = 1 if samples.dtype.kind == "f" else 65535
+    low, high = samples.min(), samples.max()
+    if not (low >= 0 and high <= most):  # true of NaN, too
+        raise DataError(
+            f"image {where} has samples from {low:g} to {high:g} where 0 to {most} is expected: nobody knows what is "
+            "white; store it with 8 bits a sample"
+        )
+    if samples.dtype.kind == "f":
+        return np.rint(samples * 255).astype(np.uint8)
+    return (samples >> 8).astype(np.uint8)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache, cached_property
@@ -45,6 +46,24 @@ Reader = Literal[
     "imagenet", "karpathy", "voc2007", "coco-objects", "labelled-folder",
 ]  # fmt: skip
 """Names of the datasets' official layouts, keys of `hierbench.data.readers.READERS`."""
+
+Protocol = Literal[
+    "zero-shot", "hierarchy", "retrieval", "multilabel", "pep-v1", "pep-uncleaned", "hierarcaps"
+]
+"""What can be measured on a dataset: keys of the `PROTOCOLS` of the task files."""
+
+CHAINS: tuple[Protocol, ...] = ("pep-v1", "pep-uncleaned", "hierarcaps")
+
+MEASURABLE: Mapping[str, tuple[Protocol, ...]] = {
+    "coco-captions": ("retrieval",),
+    "karpathy": ("retrieval",),
+    "hierarcaps": CHAINS,
+    "voc2007": ("multilabel",),
+    "coco-objects": ("multilabel",),
+    "labelled-folder": ("multilabel",),
+    "miniature": ("zero-shot", "hierarchy", "retrieval", "multilabel", *CHAINS),
+}
+"""By reader, the protocols that its kind of dataset serves; other readers give images of one class each."""
 
 WITHOUT_CLASSES = ("coco-captions", "karpathy", "hierarcaps", "miniature", "labelled-folder")
 """Readers whose manifest may name no classes: captions, or classes from code or from the label table."""
@@ -113,10 +132,11 @@ class Manifest(_Strict):
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
     title: Text
     reader: Reader
-    tasks: tuple[Literal["zero-shot", "hierarchy", "retrieval", "multilabel", "pep", "hierarcaps"], ...] = (
-        Field(min_length=1)
-    )
-    metric: Literal["mean_per_class", "recall", "map", "auc"] | None = None  # what the papers print
+    tasks: tuple[Protocol, ...] = Field(min_length=1)
+    task_name: Annotated[str, StringConstraints(pattern=r"^([a-z0-9][a-z0-9._-]*)?$")] | None = None
+    # ^ what names of tasks call it, as in zero-shot/NAME: by default `name`; "" = the protocol's name alone
+    task_title: str | None = None  # what titles of tasks call it: by default `title`
+    tags: tuple[Text, ...] = ()  # what suites choose by; `real`: photographs
     fit: Fit  # how the protocol brings images to a square
     split: str = ""
     licence: str = ""
@@ -134,7 +154,18 @@ class Manifest(_Strict):
     aliases: dict[str, str] = {}  # what else sources call a class -> class id
     names_hash: str | None = None  # see `names_hash`
     templates: tuple[Template, ...] = Field(default=(), max_length=1_000)  # prompts, {} is the class name
-    taxonomy: str | None = None  # tree over the classes, under data_manifests/taxonomies
+    taxonomy: Text | None = (
+        None  # tree over the classes: a stored one's name, or a .tsv file (see load_manifest_file)
+    )
+
+    def task_called(self, protocol: str) -> str:
+        """The name of a protocol's task on this dataset: `zero-shot/NAME`."""
+        suffix = self.name if self.task_name is None else self.task_name
+        return f"{protocol}/{suffix}" if suffix else protocol
+
+    def task_titled(self, what: str) -> str:
+        """The title of a task on this dataset: `TITLE zero-shot`."""
+        return f"{self.title if self.task_title is None else self.task_title} {what}".strip()
 
     @property
     def class_ids(self) -> tuple[str, ...]:
@@ -216,6 +247,13 @@ class Manifest(_Strict):
         if self.reader in ("coco-captions", "karpathy", "hierarcaps") and not self.layout.table:
             raise ValueError(f"layout.table: the reader {self.reader} needs the name of the captions file")
         self._counts_add_up()
+        fitting = MEASURABLE.get(self.reader, ("zero-shot", "hierarchy"))
+        if stray := [protocol for protocol in self.tasks if protocol not in fitting]:
+            raise ValueError(
+                f"tasks: {stray[0]} does not apply to the reader {self.reader}, but {', '.join(fitting)}"
+            )
+        if "hierarchy" in self.tasks and not self.taxonomy:
+            raise ValueError("taxonomy: hierarchy needs a tree over the classes")
         if self.taxonomy:
             try:
                 taxonomy.load(self.taxonomy, self.class_ids or None)
@@ -236,8 +274,8 @@ class Manifest(_Strict):
 
 
 def _plain(word: str) -> str:
-    """A class's id or name without what sources write differently: case, `_`, `-`, `/`, runs of spaces."""
-    return " ".join(re.sub(r"[_/\s-]+", " ", word).split()).lower()
+    """A class's id or name without what sources write differently: case, `_`, `-`, `/`, spaces, Unicode form."""
+    return " ".join(re.sub(r"[_/\s-]+", " ", unicodedata.normalize("NFC", word)).split()).lower()
 
 
 def names_hash(names: Iterable[str]) -> str:
@@ -256,12 +294,14 @@ def all_manifests() -> dict[str, Manifest]:
 
 
 def load_manifest_file(path: str | Path) -> Manifest:
-    """A manifest from a YAML file; its `name` is by default the file's.
+    """A manifest from a YAML file; its `name` is by default the file's, a `taxonomy` file is beside it.
 
     Raises DataError: no such file, no YAML, or which field is wrong.
     """
     path = Path(path)
     fields = read_yaml(path, "manifest")
+    if isinstance(tree := fields.get("taxonomy"), str) and tree.endswith(".tsv"):
+        fields["taxonomy"] = str((path.parent / tree).resolve())
     try:
         return Manifest.model_validate({"name": path.stem, **fields})
     except ValidationError as error:

@@ -17,14 +17,12 @@ from typing import Any
 import numpy as np
 import torch.distributed as dist
 
-from hierbench.engine.encoding import Job
+from hierbench.engine.encoding import Features, Job
 from hierbench.errors import EncodingError, HierbenchError
 
 PATIENCE = timedelta(
     days=1
 )  # ranks wait while another scores; a rank that dies closes its connection at once
-
-Features = tuple[np.ndarray, np.ndarray]  # (images, D), (texts, D) float32
 
 
 class LostRankError(HierbenchError):

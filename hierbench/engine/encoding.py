@@ -15,11 +15,11 @@ import shutil
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -36,9 +36,14 @@ from hierbench.contracts import (
     ModelCard,
 )
 from hierbench.data.images import decode
-from hierbench.engine.store import EmbeddingStore, MemoryStore
+from hierbench.engine.store import EmbeddingStore
 from hierbench.errors import EncodingError, HierbenchError
 from hierbench.progress import Progress, Quiet
+
+if TYPE_CHECKING:
+    from hierbench.engine.session import Session
+
+Features = tuple[np.ndarray, np.ndarray]  # of a job: (images, D) and (texts, D), float32
 
 log = logging.getLogger(__name__)
 
@@ -50,32 +55,6 @@ FLUSH_SECONDS = 20.0  # what a killed run may lose …
 FLUSH_ROWS = 8192  # … at most
 READ_AT_ONCE = 32  # images that a thread reads and hashes before it reports
 AHEAD = 2  # batches that each worker process prepares in advance
-
-
-def embed(
-    adapter: ModelAdapter,
-    dataset: Dataset,
-    requests: EmbeddingRequests,
-    fit: Fit,
-    *,
-    store: EmbeddingStore | MemoryStore | None = None,
-    batch_size: int | None = None,
-    workers: int | None = None,
-    progress: Progress | None = None,
-    device: str | None = None,
-) -> Embeddings:
-    """Tangent features of the requested image ids of `dataset` and of the requested strings.
-
-    `device` says where the adapter computes (default: its attribute `device`, else the CPU). `workers`:
-    processes that prepare images; 0 = none. Same inputs, batch size and device give the same bits.
-    Raises DataError for an image that cannot be read, EncodingError for features of another shape than the
-    card says or that are not finite, naming the first such image or string.
-    """
-    device = device or str(getattr(adapter, "device", "cpu"))
-    work = prepare(adapter, dataset, requests, fit, store=store, device=device, progress=progress)
-    job = work.job(batch_size or default_batch_size(device))
-    features = encode(adapter, dataset, job, store=store, workers=workers, progress=progress, device=device)
-    return work.complete(job, *features)
 
 
 # --------------------------------------------------------------------------------- what there is to encode
@@ -137,25 +116,16 @@ class Work:
 
 
 def prepare(
-    adapter: ModelAdapter,
-    dataset: Dataset,
-    requests: EmbeddingRequests,
-    fit: Fit,
-    *,
-    store: EmbeddingStore | MemoryStore | None = None,
-    device: str = "cpu",
-    contents: dict[str, bytes] | None = None,
-    progress: Progress | None = None,
+    session: Session, dataset: Dataset, requests: EmbeddingRequests, fit: Fit, contents: dict[str, bytes]
 ) -> Work:
-    """Look up a request in the store. `contents`: content ids of the dataset's images, as far as known."""
-    known = contents if contents is not None else {}
-    image_contents = content_ids(dataset, requests.images, known, progress)
+    """Look up a request in the session's store. `contents`: content ids of the dataset's images, as far as known."""
+    image_contents = content_ids(dataset, requests.images, contents, session.progress)
     text_contents = [content_id(text) for text in requests.texts]
     found = []
-    sections = _sections(store, adapter.card, fit, device)
+    sections = _sections(session, fit)
     for section, wanted in zip(sections, (image_contents, text_contents), strict=True):
         if section is None:
-            shape = (len(wanted), adapter.card.embedding_dim)
+            shape = (len(wanted), session.card.embedding_dim)
             found.append((np.zeros(shape, np.float32), np.zeros(len(wanted), bool)))
         else:
             found.append(section.get(wanted))
@@ -196,26 +166,17 @@ def content_ids(
 # ---------------------------------------------------------------------------------------------- encoding
 
 
-def encode(
-    adapter: ModelAdapter,
-    dataset: Dataset,
-    job: Job,
-    *,
-    store: EmbeddingStore | MemoryStore | None = None,
-    workers: int | None = None,
-    progress: Progress | None = None,
-    device: str = "cpu",
-) -> tuple[np.ndarray, np.ndarray]:
-    """Encode a job -> (images, D) and (texts, D) float32, in the order of its batches; keeps them in `store`.
+def encode(session: Session, dataset: Dataset, job: Job) -> Features:
+    """Encode a job -> (images, D) and (texts, D) float32, in the order of its batches; keeps them in the store.
 
-    Raises as `embed`; what was encoded until then is in the store.
+    Raises as `Session.embed`; what was encoded until then is in the store.
     """
-    progress, card = progress or Quiet(), adapter.card
-    image_section, text_section = _sections(store, card, job.fit, device)
+    adapter, card, progress = session.adapter, session.card, session.progress
+    image_section, text_section = _sections(session, job.fit)
     image_ids = [[image_id for image_id, _ in batch] for batch in job.images]
     with (
         progress.bar(f"{card.name}: images", sum(map(len, image_ids))) as advance,
-        contextlib.closing(_pixels(adapter, dataset, job, device, workers)) as pixels,  # ends its processes
+        contextlib.closing(_pixels(session, dataset, job)) as pixels,  # ends its processes
     ):
         stream = _stream(pixels, adapter.encode_images, image_ids, card, "image")
         contents = [[content for _, content in batch] for batch in job.images]
@@ -400,11 +361,10 @@ class _PixelBatches(TorchDataset):
             return failure
 
 
-def _pixels(
-    adapter: ModelAdapter, dataset: Dataset, job: Job, device: str, workers: int | None
-) -> Iterator[Tensor | Exception]:
+def _pixels(session: Session, dataset: Dataset, job: Job) -> Generator[Tensor | Exception]:
     """The job's pixel batches in order, prepared ahead by worker processes, on the GPU where there is one."""
-    workers = _workers(adapter.card, job, device, workers)
+    adapter, device = session.adapter, session.device
+    workers = _workers(adapter.card, job, device, session.workers)
     on_gpu = device.startswith("cuda")
     loader = DataLoader(
         _PixelBatches(adapter, dataset, job),
@@ -455,13 +415,12 @@ def _full_float32() -> Iterator[None]:
         torch.backends.cudnn.allow_tf32 = before
 
 
-def _sections(
-    store: EmbeddingStore | MemoryStore | None, card: ModelCard, fit: Fit, device: str
-) -> tuple[Any, Any]:
+def _sections(session: Session, fit: Fit) -> tuple[Any, Any]:
     """The store's sections of images and of texts; None where nothing is kept."""
+    store, card = session.store, session.card
     if store is None or (card.sha256 is None and isinstance(store, EmbeddingStore)):
         return None, None
-    kind = device.partition(":")[0]
+    kind = session.device.partition(":")[0]
     return store.section(card, fit, kind), store.section(card, "text", kind)
 
 

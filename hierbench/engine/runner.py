@@ -17,14 +17,15 @@ from typing import Any
 import torch
 
 from hierbench import results
-from hierbench.contracts import ModelAdapter, ModelCard, Scores, Task
+from hierbench.contracts import Dataset, ModelAdapter, ModelCard, Scores, Task
 from hierbench.data.datasets import spread
 from hierbench.engine import distributed, encoding, provenance
 from hierbench.engine.claims import Claims, leave_nothing
 from hierbench.engine.recording import Recorder
+from hierbench.engine.session import Session
 from hierbench.engine.setup import Model, RunModel, Setup
-from hierbench.engine.store import EmbeddingStore, MemoryStore
 from hierbench.errors import HierbenchError, MissingDataError
+from hierbench.progress import Quiet
 from hierbench.results import Items, Record, Results
 from hierbench.results.record import described, outside, outside_note
 
@@ -176,38 +177,34 @@ def _run_model(
 
     The model is loaded when the first task needs it, and its memory is free when the iterator ends.
     """
-    adapter = store = failure = None
+    session: Session | None = None
+    failure: Exception | None = None
     sha256 = model.sha256() if any(key[0] == model.name for key in setup.previous) else None
     for task in tasks:
-        at_hand = adapter is None and model.adapter is not None  # then loading tells all, and costs nothing
-        kept = None if at_hand else _kept(setup, model, sha256, task, adapter)
-        if kept is None and adapter is None and failure is None:
+        at_hand = session is None and model.adapter is not None  # then loading tells all, and costs nothing
+        kept = None if at_hand else _kept(setup, model, sha256, task, session)
+        if kept is None and session is None and failure is None:
             try:
-                adapter = setup.load(model)
+                session = setup.session(model)
             except Exception as error:
                 if len(setup.models) == 1:
                     raise
                 failure = error
             else:
-                store, model.family, sha256 = setup.store(adapter), adapter.card.family, adapter.card.sha256
-                kept = _kept(setup, model, sha256, task, adapter)  # now that family and hash are certain
+                if team is not None:
+                    session = dataclasses.replace(session, share=partial(team.encode, position))
+                model.family, sha256 = session.card.family, session.card.sha256
+                kept = _kept(setup, model, sha256, task, session)  # now that family and hash are certain
         if kept is not None:
             yield kept, None
         elif failure is not None:
             yield _failed(setup, model, task, failure, {}), {}
         else:
-            yield _run_task(setup, position, model, adapter, store, task, team)
+            yield _run_task(setup, model, session, task)
 
 
-def _run_task(
-    setup: Setup,
-    position: int,
-    model: RunModel,
-    adapter: ModelAdapter,
-    store: EmbeddingStore | MemoryStore,
-    task: Task,
-    team: distributed.Team | None,
-) -> tuple[Record, Items]:
+def _run_task(setup: Setup, model: RunModel, session: Session, task: Task) -> tuple[Record, Items]:
+    adapter = session.adapter
     facts, variant = _provenance(setup, model, adapter, task), ""
     try:
         if (reason := task.inapplicable(adapter.geometry)) is not None:
@@ -216,7 +213,9 @@ def _run_task(
         opened = setup.datasets.open(task.spec.dataset)
         variant = opened.variant
         facts |= opened.facts
-        embeddings, encoded = _embeddings(setup, position, model, adapter, store, task, team)
+        requests = task.requests(opened.dataset)
+        work = session.look_up(opened.dataset, requests, task.spec.fit, opened.contents)
+        embeddings, encoded = session.finish(opened.dataset, work)
         between = time.monotonic()
         with torch.no_grad():
             scores = task.score(adapter.geometry, embeddings, opened.dataset)
@@ -243,35 +242,15 @@ def _run_task(
         return _failed(setup, model, task, error, facts, variant), {}
 
 
-def _embeddings(setup, position, model, adapter, store, task, team):
-    """What the task wants embedded, and how many images and texts were encoded for it."""
-    opened, options = setup.datasets.open(task.spec.dataset), setup.options
-    shared = {"store": store, "device": setup.device_of(model), "progress": setup.progress}
-    work = encoding.prepare(
-        adapter,
-        opened.dataset,
-        task.requests(opened.dataset),
-        task.spec.fit,
-        contents=opened.contents,
-        **shared,
-    )
-    job = work.job(setup.batch_size)
-    encode = partial(encoding.encode, adapter, opened.dataset, workers=options.workers, **shared)
-    alone = team is None or not (job.images or job.texts)
-    features = encode(job) if alone else team.encode(position, task.spec.dataset, job, encode)
-    encoded = {"images": sum(map(len, job.images)), "texts": sum(map(len, job.texts))}
-    return work.complete(job, *features), encoded
-
-
 def _kept(
-    setup: Setup, model: RunModel, sha256: str | None, task: Task, adapter: ModelAdapter | None
+    setup: Setup, model: RunModel, sha256: str | None, task: Task, session: Session | None
 ) -> Record | None:
-    """The record of an earlier run that this one would only repeat. `adapter`: the model, if it is loaded."""
+    """The record of an earlier run that this one would only repeat. `session`: the model's, if it is loaded."""
     record = setup.previous.get((model.name, task.spec.name))
     if record is None or setup.options.force or sha256 is None or record.error is not None:
         return None
     wanted = {"checkpoint_sha256": sha256, "conditions": setup.conditions(model)}
-    wanted |= _encoding(adapter.card) if adapter is not None else {}
+    wanted |= _encoding(session.card) if session is not None else {}
     variant = ""
     try:
         opened = None if record.provenance.get("inapplicable") else setup.datasets.open(task.spec.dataset)
@@ -368,50 +347,42 @@ def _one_line(error: BaseException) -> str:
 
 
 def _plan_model(setup: Setup, model: RunModel) -> Iterator[PlannedTask]:
-    adapter, store, failure = None, None, None
+    session: Session | None = None
+    failure = None
     try:
-        adapter = setup.load(model)
+        session = setup.session(model)
     except Exception as error:
         if len(setup.models) == 1:
             raise
         failure = _one_line(error)
     else:
-        store, model.family = setup.store(adapter), adapter.card.family
+        model.family = session.card.family
     seen: set[Any] = set()  # what an earlier task will have encoded
     for task in setup.tasks:
         planned = PlannedTask(model.name, model.family or "unknown", task.spec.name, task.spec.dataset, "run")
         if failure is not None:
             yield dataclasses.replace(planned, action="fail", reason=failure)
-        elif _kept(setup, model, adapter.card.sha256, task, adapter) is not None:
+        elif _kept(setup, model, session.card.sha256, task, session) is not None:
             yield dataclasses.replace(planned, action="keep", reason="measured already")
-        elif (reason := task.inapplicable(adapter.geometry)) is not None:
+        elif (reason := task.inapplicable(session.geometry)) is not None:
             yield dataclasses.replace(planned, action="skip", reason=reason)
         else:
             try:
-                yield dataclasses.replace(planned, **_amount(setup, model, adapter, store, task, seen))
+                yield dataclasses.replace(planned, **_amount(setup, session, task, seen))
             except MissingDataError as error:
                 yield dataclasses.replace(planned, action="skip", reason=_one_line(error))
             except Exception as error:
                 yield dataclasses.replace(planned, action="fail", reason=_one_line(error))
 
 
-def _amount(setup, model, adapter, store, task, seen) -> dict[str, Any]:
+def _amount(setup: Setup, session: Session, task: Task, seen: set[Any]) -> dict[str, Any]:
     """How much a task has to encode and how long that takes, as fields of `PlannedTask`."""
-    opened, device, fit = setup.datasets.open(task.spec.dataset), setup.device_of(model), task.spec.fit
-    work = encoding.prepare(
-        adapter,
-        opened.dataset,
-        task.requests(opened.dataset),
-        fit,
-        store=store,
-        device=device,
-        contents=opened.contents,
-        progress=setup.progress,
-    )
+    opened, fit = setup.datasets.open(task.spec.dataset), task.spec.fit
+    work = session.look_up(opened.dataset, task.requests(opened.dataset), fit, opened.contents)
     images = [(image_id, key) for key, image_id in work.missing_images.items() if (fit, key) not in seen]
     texts = [text for text in work.missing_texts if text not in seen]
     seen.update(texts, ((fit, key) for _, key in images))
-    probe = partial(_seconds, adapter, opened.dataset, device)
+    probe = partial(_seconds, session, opened.dataset)
     seconds = len(images) * probe(encoding.Job(fit, (_sample(images, PROBE_IMAGES),), ())) if images else 0.0
     seconds += len(texts) * probe(encoding.Job(fit, (), (_sample(texts, PROBE_TEXTS),))) if texts else 0.0
     return {
@@ -423,12 +394,12 @@ def _amount(setup, model, adapter, store, task, seen) -> dict[str, Any]:
     }
 
 
-def _seconds(adapter: ModelAdapter, dataset: Any, device: str, job: encoding.Job) -> float:
-    """Time to encode one of the job's items, the second time round."""
-    encode = partial(encoding.encode, adapter, dataset, job, workers=0, device=device)
-    encode()
+def _seconds(session: Session, dataset: Dataset, job: encoding.Job) -> float:
+    """Time to encode one of the job's items, the second time round; nothing is kept."""
+    probe = dataclasses.replace(session, store=None, workers=0, progress=Quiet())
+    probe.encode(dataset, job)
     begun = time.monotonic()
-    encode()
+    probe.encode(dataset, job)
     return (time.monotonic() - begun) / sum(map(len, job.images + job.texts))
 
 
@@ -442,26 +413,21 @@ def _sample(items: Sequence[Any], count: int) -> tuple[Any, ...]:
 class _Helper:
     """What a rank other than 0 does: encodes its part of a job, with the model and dataset that rank 0 names."""
 
-    def __init__(self, arguments: tuple):
-        self.arguments, self.setup, self.loaded, self.adapter = arguments, None, None, None
+    def __init__(self, arguments: tuple[Any, ...]):
+        self.arguments = arguments
+        self.setup: Setup | None = None
+        self.loaded: int | None = None  # position of the model in the run's
+        self.session: Session | None = None
 
-    def encode(self, position: int, dataset: str, job: encoding.Job) -> distributed.Features:
+    def encode(self, position: int, dataset: str, job: encoding.Job) -> encoding.Features:
         """Whatever is wrong is raised here, so that rank 0 hears of it."""
         if self.setup is None:
             self.setup = Setup.of(*self.arguments, write=False)
-        setup, model = self.setup, self.setup.models[position]
-        if self.loaded != position:
-            self.adapter = None
+        if self.session is None or self.loaded != position:
+            self.session = None
             _free_memory()
-            self.adapter, self.loaded = setup.load(model), position
-        return encoding.encode(
-            self.adapter,
-            setup.datasets.open(dataset).dataset,
-            job,
-            store=setup.store(self.adapter),
-            workers=setup.options.workers,
-            device=setup.device_of(model),
-        )
+            self.session, self.loaded = self.setup.session(self.setup.models[position]), position
+        return self.session.encode(self.setup.datasets.open(dataset).dataset, job)
 
 
 def _free_memory() -> None:

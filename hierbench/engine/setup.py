@@ -5,23 +5,21 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 import hierbench
-from hierbench import registry, results
-from hierbench.contracts import Dataset, ModelAdapter, ModelCard, ProtocolAware, Task
+from hierbench import registry, results, taxonomy
+from hierbench.contracts import Dataset, ModelAdapter, Task
 from hierbench.data.locate import Locations
 from hierbench.data.manifests import PROTOCOLS, REGIMES, load_manifest, names_hash
 from hierbench.data.readers import open_dataset
 from hierbench.engine import distributed, encoding
-from hierbench.engine.store import EmbeddingStore, MemoryStore
+from hierbench.engine.device import resolve_device
+from hierbench.engine.session import Session
 from hierbench.errors import (
     DataError,
     HierbenchError,
@@ -33,6 +31,7 @@ from hierbench.files import safe_name
 from hierbench.models.reference import ModelReference
 from hierbench.progress import Progress, Quiet, choose
 from hierbench.results import Record
+from hierbench.taxonomy import edge_hash
 
 DEFAULT_SUITE = "argent"
 DTYPES = ("float32", "bfloat16", "float16")
@@ -106,7 +105,7 @@ class Setup:
         if tasks is None:
             suite = suite or DEFAULT_SUITE
             tasks, layout = registry.suite(suite)["tasks"], registry.suite(suite)["layout"]
-        tasks = [_task(task, options.protocol) for task in dict.fromkeys(tasks)]
+        tasks = [task_under(task, options.protocol) for task in dict.fromkeys(tasks)]
         if not tasks:
             raise UsageError("no tasks: name at least one (`hierbench tasks` lists them)")
         datasets = Datasets(_locations(data, data_dir), options, progress)
@@ -122,16 +121,19 @@ class Setup:
     def batch_size(self) -> int:
         return self.options.batch_size or encoding.default_batch_size(self.device)
 
-    def load(self, model: RunModel) -> ModelAdapter:
-        """The model's adapter, as the run's protocol has it. Raises what its family's `load` raises."""
-        adapter = model.load(self.device, self.options)
-        if isinstance(adapter, ProtocolAware):
-            adapter = adapter.under(self.options.protocol)
-        return Compiled.of(adapter) if self.options.compile else adapter
-
-    def store(self, adapter: ModelAdapter) -> EmbeddingStore | MemoryStore:
-        """Where embeddings are kept: in the cache, or for this run and model only."""
-        return EmbeddingStore() if self.options.cache and adapter.card.sha256 else MemoryStore()
+    def session(self, model: RunModel) -> Session:
+        """The model, loaded, as the run's protocol has it. Raises what its family's `load` raises."""
+        options = self.options
+        return Session.of(
+            model.load(self.device, options),
+            options.protocol,
+            compile=options.compile,
+            cache=options.cache,
+            device=self.device_of(model),
+            batch_size=self.batch_size,
+            workers=options.workers,
+            progress=self.progress,
+        )
 
     def device_of(self, model: RunModel) -> str:
         """Where a model computes; an adapter object is where its owner put it."""
@@ -165,37 +167,23 @@ class RunModel:
     @classmethod
     def of(cls, model: Model, offline: bool) -> RunModel:
         """What is meant by an entry of `models`. Raises what `ModelReference.of` raises."""
-        if hasattr(model, "card") and hasattr(model, "encode_images"):
+        if not isinstance(model, (str, Path, tuple, ModelReference)) and hasattr(model, "encode_images"):
             return cls(model.card.name, model.card.family, True, adapter=model)
         found = ModelReference.of(model)
         return cls(found.name, found.family, found.chosen, found, offline=offline)
 
     def load(self, device: str, options: Options) -> ModelAdapter:
         """The adapter, under this run's name for it. Raises what its family's `load` raises."""
-        if self.reference is None:
+        if self.adapter is not None:
             return self.adapter
+        assert self.reference is not None  # one of the two is given
         return self.reference.load(device, options.dtype, options.offline, name=self.name)
 
     def sha256(self) -> str | None:
         """Checkpoint hash, as far as it can be told without loading the model."""
-        return self.adapter.card.sha256 if self.reference is None else self.reference.sha256(self.offline)
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """An adapter whose image encoder is compiled; the given one stays as it is."""
-
-    adapter: ModelAdapter
-    card: ModelCard
-    encode_images: Callable[[Tensor], Tensor]
-
-    @classmethod
-    def of(cls, adapter: ModelAdapter) -> Compiled:
-        card = dataclasses.replace(adapter.card, dtype=f"{adapter.card.dtype}, compiled")  # other bits
-        return cls(adapter, card, torch.compile(adapter.encode_images))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.adapter, name)
+        if self.adapter is not None:
+            return self.adapter.card.sha256
+        return self.reference.sha256(self.offline) if self.reference else None
 
 
 def _models(
@@ -204,22 +192,22 @@ def _models(
     """The models, each with a name of its own in this run and in its folder."""
     if isinstance(models, (str, Path, tuple, ModelReference)) or hasattr(models, "card"):
         models = [models]
-    models = [RunModel.of(model, offline) for model in models]
-    if not models:
+    found = [RunModel.of(model, offline) for model in models]
+    if not found:
         raise UsageError("no models: name at least one (`hierbench models` lists them)")
     taken: dict[str, Identity] = {}
     for record in previous:
         if record.model not in taken or "checkpoint_sha256" in record.provenance:
             taken[record.model] = (record.family, record.provenance.get("checkpoint_sha256"))
-    for model in models:
+    for model in found:
         _name(model, taken, force)
-    folders = [safe_name(model.name).casefold() for model in models]
-    for model, folder in zip(models, folders, strict=True):
+    folders = [safe_name(model.name).casefold() for model in found]
+    for model, folder in zip(found, folders, strict=True):
         if folders.count(folder) > 1:
             raise UsageError(
                 f"two models are called {model.name!r}: name each model once, or give a checkpoint another --name"
             )
-    return models
+    return found
 
 
 def _name(model: RunModel, taken: dict[str, Identity], force: bool) -> None:
@@ -287,6 +275,8 @@ class Opened:
             found["names_hash"] = names_hash(self.dataset.class_names)
         if hasattr(self.dataset, "templates"):
             found["prompts_hash"] = names_hash(self.dataset.templates)
+        if tree := getattr(self.dataset, "taxonomy", None):  # a user's own may change under its name
+            found["taxonomy_hash"] = edge_hash(taxonomy.load(tree).edges)
         return found
 
 
@@ -331,35 +321,14 @@ def _locations(data: Mapping[str, str | Path] | None, data_dir: str | Path | Non
 # --------------------------------------------------------------------------------- tasks, device, folder
 
 
-def _task(task: str | Task, protocol: str) -> Task:
+def task_under(task: str | Task, protocol: str) -> Task:
+    """A task, by name or as it is, under a protocol. Raises UnknownNameError, UsageError for one it does not know."""
     task = registry.task(task) if isinstance(task, str) else task
     if task.spec.protocol == protocol:
         return task
     if dataclasses.is_dataclass(task) and any(field.name == "protocol" for field in dataclasses.fields(task)):
         return dataclasses.replace(task, protocol=protocol)
     raise UsageError(f"task {task.spec.name} knows the protocol {task.spec.protocol} alone, not {protocol}")
-
-
-def resolve_device(asked: str) -> str:
-    """The device "auto" stands for (cuda, else mps, else cpu), or another one if it is there.
-
-    Under torchrun "cuda" is the GPU of this process's local rank. Raises UsageError.
-    """
-    if asked == "auto":
-        asked = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    kind, colon, index = asked.partition(":")
-    if kind not in ("cpu", "cuda", "mps") or (colon and not index.isdecimal()):
-        raise UsageError(f"no device {asked!r}: choose auto, cpu, cuda, cuda:0, mps")
-    if kind == "mps" and not torch.backends.mps.is_available():
-        raise UsageError("device mps is not available here: choose cpu")
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise UsageError("device cuda is not available here (no GPU, or torch without CUDA): choose cpu")
-    if asked == "cuda" and distributed.world_size() > 1:
-        index = str(distributed.local_rank())
-        asked = f"cuda:{index}"
-    if kind == "cuda" and index and int(index) >= torch.cuda.device_count():
-        raise UsageError(f"no device {asked}: there are {torch.cuda.device_count()} GPUs")
-    return asked
 
 
 def _previous(out: Path | None) -> dict[tuple[str, str], Record]:

@@ -36,6 +36,7 @@ class Lorentz:
     curvature: float | Tensor
 
     name: ClassVar[str] = "lorentz"
+    has_origin: ClassVar[bool] = True
     has_cones: ClassVar[bool] = True
 
     def __post_init__(self):
@@ -74,15 +75,6 @@ class Lorentz:
         factor = torch.where(some, length.clamp(max=MAX_LIFT).sinh() / length, 1)
         return (factor * v).to(tangent.dtype)
 
-    def log_map0(self, points: Tensor) -> Tensor:
-        """Inverse of `lift` where that does not clamp: the tangent at the origin, (…, D) -> (…, D)."""
-        _pairs.check_points(points)
-        x = _pairs.wide(points)
-        length = self._scale(x) * torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        some = length > _pairs.TINY
-        length = torch.where(some, length, 1)
-        return (torch.where(some, length.asinh() / length, 1) * x).to(points.dtype)
-
     def mean(self, tangents: Tensor) -> Tensor:
         """The lift of the mean tangent, (…, P, D) -> (…, D)."""
         _pairs.check_points(tangents)
@@ -97,10 +89,6 @@ class Lorentz:
         if paired:
             return (a * b).sum(-1) - (a_time * b_time).squeeze(-1)
         return torch.cat([a, -a_time], 1) @ torch.cat([b, b_time], 1).T
-
-    def inner(self, a: Tensor, b: Tensor, *, paired: bool = False) -> Tensor:
-        """Lorentzian inner product ⟨a, b⟩ = −cosh(√κ d) / κ, without the rounding of `similarity`."""
-        return self._of_pairs(a, b, paired, lambda pairs, κ: -(1 + 2 * _half_sinh2(pairs)) / κ)
 
     def distance(self, a: Tensor, b: Tensor, *, paired: bool = False) -> Tensor:
         """Geodesic distance; its gradient is zero where two points coincide."""
@@ -140,13 +128,6 @@ class Lorentz:
         return self._of_pairs(
             general, specific, paired, lambda pairs, κ: _pairs.entailment_score(_exterior_angle(pairs))
         )
-
-    def to_poincare(self, points: Tensor) -> Tensor:
-        """The same points in the Poincaré ball of radius 1/√κ: x̃ / (1 + √κ x₀), (…, D) -> (…, D)."""
-        _pairs.check_points(points)
-        x = _pairs.wide(points)
-        length = self._scale(x) * torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        return (x / (1 + (1 + length.square()).sqrt())).to(points.dtype)
 
     def _scale(self, x: Tensor) -> float | Tensor:
         """√κ, ready to multiply `x`."""

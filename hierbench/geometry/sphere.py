@@ -24,6 +24,7 @@ class Sphere:
     """
 
     name: ClassVar[str] = "sphere"
+    has_origin: ClassVar[bool] = False
     has_cones: ClassVar[bool] = False
 
     def describe(self) -> dict[str, Any]:
@@ -83,10 +84,6 @@ class Sphere:
             paired,
             dtype,
         )
-
-    def to_poincare(self, points: Tensor) -> Tensor:
-        """The sphere is not hyperbolic: always a GeometryError."""
-        raise GeometryError("the sphere has no Poincaré ball: only hyperbolic embeddings can be drawn in one")
 
 
 def _from(root: Tensor | None, points: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,6 +21,21 @@ SEED = "hierbench.metrics.bootstrap"
 LEVEL = 0.95
 
 Statistic = Callable[[np.ndarray], Mapping[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """A task's figures as functions of how often each of its units is counted."""
+
+    statistic: Statistic
+    units: tuple[str, ...]  # ids of what is drawn (images, samples), in the order of the counts
+    fixed: Mapping[str, float] = field(default_factory=dict)  # figures of which resampling makes no sense
+
+    def estimates(self) -> dict[str, Estimate]:
+        """Every figure with its interval; those that are fixed have none."""
+        return estimates(self.statistic, len(self.units)) | {
+            name: Estimate(figure) for name, figure in self.fixed.items()
+        }
 
 
 def value(statistic: Statistic, n: int) -> dict[str, float]:

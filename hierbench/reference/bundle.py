@@ -30,7 +30,8 @@ def bundle(
     if not recorded.is_file() or not weights.is_file():
         raise UsageError(f"no finished training run in {run}: it has no config.yaml with a model.safetensors")
     config = yaml.safe_load(recorded.read_text(encoding="utf-8"))
-    config.pop("processes", None)  # what a run adds to its config
+    for added in ("name", "processes"):  # what a run adds to its config
+        config.pop(added, None)
     state = with_token_rows(read_state(weights), miniature_tokens())
     target = folder / f"{config['family']}.safetensors"
     size = sum(value.numel() * value.element_size() for value in state.values())

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from hierbench.errors import CheckpointError, UsageError
+from hierbench.errors import CheckpointError, UsageError, one_line
 from hierbench.reference.dual_encoder import DualEncoder
 from hierbench.reference.encoders import VOCABULARY
 from hierbench.reference.layouts import LAYOUTS, Layout, layout_of
@@ -22,43 +22,95 @@ TOKEN_WEIGHT, TOKEN_IDS = "textual.token_embed.weight", "textual.token_ids"
 """The token embedding; and, in files that hold only some of its rows, their ids (int64, ascending)."""
 
 
-def read_state(path: str | Path) -> dict[str, Tensor]:
-    """The weights of a .safetensors file, or of a torch file (a state dict, bare or under "model").
+FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
-    Never runs code from the file. Raises CheckpointError for a file that is missing, empty, truncated, unsafe or
-    anything else than a checkpoint.
+WRAPPERS = ("model", "state_dict")
+"""Keys under which trainers keep the weights, perhaps one in the other."""
+
+PREFIXES = ("module.", "_orig_mod.")
+"""What DistributedDataParallel and torch.compile put before the names of all entries."""
+
+
+def read_state(path: str | Path) -> dict[str, Tensor]:
+    """The weights of a .safetensors file, or of a torch file: a state dict, bare or under "model" or "state_dict".
+
+    Names come without the prefixes of data-parallel and compiled models. Never runs code from the file. Raises
+    CheckpointError for a file that is missing, empty, truncated, unsafe or anything else than a checkpoint, and for
+    tensors that are sparse, quantised, or larger than what is stored of them.
     """
     path = Path(path)
     if path.is_dir():
         raise CheckpointError(f"checkpoint {path} is a folder: give the .pth or .safetensors file in it")
     if not path.exists():
         raise CheckpointError(f"no checkpoint file {path}: check the path")
+    if not path.is_file():
+        raise CheckpointError(f"checkpoint {path} is no regular file: give the .pth or .safetensors file")
     try:
         if path.stat().st_size == 0:
             raise CheckpointError(f"checkpoint {path} is empty (0 bytes): fetch it again")
         content = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path)
     except OSError as error:
         raise CheckpointError(f"checkpoint {path} cannot be read: {error.strerror or error}") from error
-    state = content.get("model", content) if isinstance(content, Mapping) else content
-    if not isinstance(state, Mapping) or not state or not all(isinstance(v, Tensor) for v in state.values()):
+    for key in WRAPPERS * 2:
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+    if not isinstance(content, Mapping) or not content or not all(map(_is_entry, content.items())):
         raise CheckpointError(
-            f"checkpoint {path} holds no weights: expected a dictionary of tensors, bare or under 'model'"
+            f"checkpoint {path} holds no weights: expected a dictionary of tensors, bare or under 'model' or "
+            "'state_dict'"
         )
-    return dict(state)
+    odd = [name for name, value in content.items() if not _is_stored_whole(value)]
+    if odd:
+        raise CheckpointError(
+            f"checkpoint {path} holds sparse, quantised or expanded tensors in {_some(odd)}: save dense ones"
+        )
+    return _without_prefixes(content, path)
 
 
-def _read_safetensors(path: Path):
-    from safetensors import SafetensorError
+def _is_entry(entry: tuple[object, object]) -> bool:
+    name, value = entry
+    return isinstance(name, str) and isinstance(value, Tensor)
+
+
+def _is_stored_whole(value: Tensor) -> bool:
+    """Whether each element of a tensor has a place of its own in the file: its shape alone can claim anything."""
+    if value.layout != torch.strided or value.is_quantized or value.is_nested or value.is_meta:
+        return False
+    return value.numel() * value.element_size() <= value.untyped_storage().nbytes()
+
+
+def _without_prefixes(state: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+    names = list(state)
+    while prefix := next((p for p in PREFIXES if all(name.startswith(p) for name in names)), None):
+        names = [name.removeprefix(prefix) for name in names]
+    names = [name.replace("_orig_mod.", "") for name in names]  # of towers compiled one by one
+    if len(set(names)) < len(names):
+        raise CheckpointError(
+            f"checkpoint {path} holds entries twice, with and without _orig_mod: save it anew"
+        )
+    return dict(zip(names, (value.detach() for value in state.values()), strict=True))
+
+
+def _read_safetensors(path: Path) -> object:
     from safetensors.torch import load_file
 
     try:
         return load_file(path)
-    except SafetensorError as error:
-        raise CheckpointError(f"checkpoint {path} is truncated or not a safetensors file: {error}") from error
+    except OSError:
+        raise
+    except Exception as error:  # safetensors raises nearly anything on foreign bytes
+        raise CheckpointError(
+            f"checkpoint {path} is truncated or not a safetensors file: {one_line(error)}"
+        ) from error
 
 
-def _read_torch(path: Path):
+def _read_torch(path: Path) -> object:
     zipped = zipfile.is_zipfile(path)
+    if zipped and _is_torchscript(path):
+        raise CheckpointError(
+            f"checkpoint {path} is a TorchScript archive, which holds code: it was not loaded; save the state dict "
+            "alone, with torch.jit.load and torch.save (OpenAI's CLIP: open_clip:ViT-B-32/openai, without a file)"
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about pickle protocols
@@ -66,7 +118,7 @@ def _read_torch(path: Path):
     except OSError:
         raise
     except pickle.UnpicklingError as error:
-        named = re.search(r"GLOBAL ([\w.]+)", str(error))
+        named = re.search(r"GLOBAL ([\w.]+)", one_line(error, 5000))
         if named or _starts_as_pickle(path):
             raise CheckpointError(
                 f"checkpoint {path} holds pickled Python objects{f' ({named[1]})' if named else ''}, which can run "
@@ -78,6 +130,14 @@ def _read_torch(path: Path):
 
 
 _DAMAGED = "checkpoint {} is truncated or no torch checkpoint: fetch it again or check the path"
+
+
+def _is_torchscript(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith("/constants.pkl") for name in archive.namelist())
+    except (zipfile.BadZipFile, NotImplementedError, ValueError):
+        return False  # damaged: reading it says so
 
 
 def _starts_as_pickle(path: Path) -> bool:
@@ -124,11 +184,11 @@ def dual_encoder_from(state: Mapping[str, Tensor], where: str = "state dict") ->
     try:
         with torch.device("meta"):
             model = DualEncoder.create(layout, **_dimensions(state, where))
-    except (UsageError, ArithmeticError) as error:
-        raise CheckpointError(f"checkpoint {where} is of another architecture: {error}") from error
-    expected = {key: value.shape for key, value in model.state_dict().items()}
-    state = {**{key: torch.zeros(expected[key]) for key in LAYOUTS[layout].unused}, **state}
-    _check_entries(expected, state, where)
+    except (UsageError, ArithmeticError, RuntimeError, ValueError) as error:
+        raise CheckpointError(f"checkpoint {where} is of another architecture: {one_line(error)}") from error
+    expected = model.state_dict()
+    state = {**{key: torch.zeros(expected[key].shape) for key in LAYOUTS[layout].unused}, **state}
+    check_entries(expected, state, where)
     model.to_empty(device="cpu").load_state_dict(state, strict=True)
     model.textual.known_tokens = known
     return model
@@ -147,7 +207,13 @@ def _with_whole_vocabulary(state: Mapping[str, Tensor], where: str) -> dict[str,
     state = dict(state)
     ids, rows = state.pop(TOKEN_IDS), state.get(TOKEN_WEIGHT)
     fits = rows is not None and ids.ndim == 1 and rows.ndim == 2 and len(rows) == len(ids) > 0
-    if not fits or ids.is_floating_point() or not 0 <= int(ids.min()) <= int(ids.max()) < VOCABULARY:
+    layer = state.get("textual.resblocks.0.attn.in_proj_weight")  # bounds the width by what the file holds
+    fits = fits and layer is not None and layer.shape == (3 * rows.shape[1], rows.shape[1])
+    if (
+        not fits
+        or ids.dtype not in (torch.int32, torch.int64)
+        or not 0 <= int(ids.min()) <= int(ids.max()) < VOCABULARY
+    ):
         raise CheckpointError(
             f"checkpoint {where}: {TOKEN_IDS} does not fit {TOKEN_WEIGHT}, the file is damaged"
         )
@@ -167,13 +233,23 @@ def _dimensions(state: Mapping[str, Tensor], where: str) -> dict:
         return state[key].shape
 
     def depth(blocks: str) -> int:
-        found = (re.match(rf"{re.escape(blocks)}\.(\d+)\.", key) for key in state)
-        return 1 + max((int(match[1]) for match in found if match), default=-1)
+        found = (re.match(rf"{re.escape(blocks)}\.([0-9]+)\.", key) for key in state)
+        numbers = {match[1] for match in found if match}
+        if gaps := numbers ^ {str(number) for number in range(len(numbers))}:
+            raise CheckpointError(
+                f"checkpoint {where} is damaged: its {blocks} are not numbered 0 to {len(numbers) - 1} ({_some(gaps)})"
+            )
+        return len(numbers)
 
     width, _, _, patch = shape("visual.patch_embed.proj.weight", 4)
-    grid = math.isqrt(max(shape("visual.pos_embed", 3)[1] - 1, 0))
+    _, positions, position_width = shape("visual.pos_embed", 3)
     context, text_width = shape("textual.posit_embed", 2)
     hidden = shape("visual.blocks.0.mlp.fc1.weight", 2)[0]
+    if width != position_width or not width or not hidden:
+        raise CheckpointError(
+            f"checkpoint {where} is damaged: visual.patch_embed is {width} wide, visual.pos_embed {position_width}"
+        )
+    grid = math.isqrt(max(positions - 1, 0))
     return {
         "vision": "vit_tiny_patch16_224",  # any plain ViT: all that tells them apart follows
         "vision_sizes": {
@@ -190,27 +266,41 @@ def _dimensions(state: Mapping[str, Tensor], where: str) -> dict:
     }
 
 
-def _check_entries(expected: Mapping[str, torch.Size], state: Mapping[str, Tensor], where: str) -> None:
+def check_entries(expected: Mapping[str, Tensor], state: Mapping[str, Tensor], where: str) -> None:
+    """See that a state dict is what a model expects, entry by entry: names, shapes, floating point, finite values.
+
+    `expected` is the model's own state dict (on any device). Raises CheckpointError that names the entries.
+    """
     problems = {
         "missing": [key for key in expected if key not in state],
         "unexpected": [key for key in state if key not in expected],
         "of another shape": [
-            f"{key} {list(state[key].shape)} instead of {list(expected[key])}"
+            f"{key} {list(state[key].shape)} instead of {list(expected[key].shape)}"
             for key in expected
-            if key in state and state[key].shape != expected[key]
+            if key in state and state[key].shape != expected[key].shape
         ],
     }
     if any(problems.values()):
         told = "; ".join(f"{kind}: {_some(keys)}" for kind, keys in problems.items() if keys)
         raise CheckpointError(f"checkpoint {where} does not fit the model that its shapes describe; {told}")
-    bad = [
-        key
-        for key, value in state.items()
-        if key != "textual.attn_mask" and value.is_floating_point() and not value.isfinite().all()
-    ]
+    floats = {key: state[key] for key, value in expected.items() if value.is_floating_point()}
+    check_dtypes({key: value.dtype for key, value in floats.items()}, where)
+    bad = [key for key, value in floats.items() if not value.isfinite().all()]
     if bad:
         raise CheckpointError(
             f"checkpoint {where} has NaN or infinite weights in {_some(bad)}: use an earlier one"
+        )
+
+
+def check_dtypes(found: Mapping[str, torch.dtype], where: str) -> None:
+    """Refuse weights that are not floating point of 16 bits or more: without their scales they are other weights."""
+    wrong = [
+        f"{key} ({str(dtype).removeprefix('torch.')})" for key, dtype in found.items() if dtype not in FLOATS
+    ]
+    if wrong:
+        raise CheckpointError(
+            f"checkpoint {where} holds weights that are not floating point, in {_some(wrong)}: quantised weights are "
+            "not read, give the original ones"
         )
 
 
@@ -219,6 +309,10 @@ def _either(names: Sequence[str]) -> str:
 
 
 def _some(items: Iterable[str]) -> str:
+    """The first three, each short and printable, and how many more."""
     items = list(items)
     rest = f" and {len(items) - 3} more" if len(items) > 3 else ""
-    return ", ".join(items[:3]) + rest
+    return (
+        ", ".join(item if item.isprintable() and len(item) < 100 else repr(item[:100]) for item in items[:3])
+        + rest
+    )

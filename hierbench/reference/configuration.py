@@ -13,44 +13,17 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
-from hierbench.errors import UnknownNameError, UsageError
-from hierbench.reference.dual_encoder import IMAGENET_MEAN, IMAGENET_STD, DualEncoder
-from hierbench.reference.layouts import Layout
+from hierbench.errors import UnknownNameError, UsageError, one_line
+from hierbench.reference.dual_encoder import DualEncoder
 from hierbench.reference.model import ReferenceModel
 from hierbench.reference.objectives import build_terms
-from hierbench.reference.training.config import DataConfig, TrainConfig
+from hierbench.reference.schema import ReferenceConfig
+from hierbench.yaml_files import parse_yaml, read_yaml
 
-Triple = tuple[float, float, float]
-
-
-class ModelConfig(BaseModel):
-    """The two towers; see `DualEncoder.create`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    layout: Layout
-    vision: str = "vit_small_patch16_224"
-    vision_sizes: dict[str, int | float] = Field(default_factory=dict)
-    image_size: int = Field(224, ge=1)
-    text: str = "L12_W512"
-    embed_dim: int = Field(512, ge=1)
-    pixel_mean: Triple = IMAGENET_MEAN
-    pixel_std: Triple = IMAGENET_STD
-
-
-class ReferenceConfig(BaseModel):
-    """A reference model and how it is trained."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    family: str
-    model: ModelConfig
-    objective: list[dict[str, Any]] = Field(min_length=1)
-    data: DataConfig = Field(default_factory=lambda: DataConfig(kind="miniature"))
-    train: TrainConfig = Field(default_factory=TrainConfig)
+MAX_EXTENDS = 16
+"""Configs that build on one another, at most: a longer row is one without end."""
 
 
 def build(config: str | Mapping[str, Any] | ReferenceConfig, *, seed: int | None = None) -> ReferenceModel:
@@ -76,17 +49,34 @@ def resolve(config: str | Path | Mapping[str, Any], overrides: Sequence[str] = (
     for override in overrides:
         _override(values, override)
     try:
-        return ReferenceConfig(**values)
+        resolved = ReferenceConfig(**values)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        message = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
-            *section, name = first["loc"]
-            fields = ReferenceConfig.model_fields
-            known = fields[section[0]].annotation.model_fields if section else fields
-            message = f"unknown key, {_hint(str(name), known)}"
-        raise UsageError(f"config {key}: {message}") from None
+        raise UsageError(_fault(error)) from None
+    except TypeError as error:  # a key that is no text
+        raise UsageError(f"config: {one_line(error)}") from None
+    build_terms(resolved.objective)
+    return resolved
+
+
+def _fault(error: ValidationError) -> str:
+    """The first fault of a config in one line, with the keys that are near an unknown one."""
+    first = error.errors()[0]
+    key = ".".join(map(str, first["loc"])) or "as a whole"
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        *section, name = first["loc"]
+        known: Any = ReferenceConfig
+        for part in section:
+            known = _fields(known)[str(part)]
+        message = f"unknown key, {_hint(str(name), _fields(known))}"
+    return one_line(UsageError(f"config {key}: {message}"))
+
+
+def _fields(section: Any) -> dict[str, Any]:
+    """The keys of a section of the schema, each with its type."""
+    if hasattr(section, "model_fields"):
+        return {name: field.annotation for name, field in section.model_fields.items()}
+    return dict(section.__annotations__)
 
 
 def packaged() -> list[str]:
@@ -96,20 +86,31 @@ def packaged() -> list[str]:
     return [*pairs, *(f"cc3m/{pair}" for pair in pairs), *(f"miniature/{family}" for family in families)]
 
 
-def _values(config: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+def _values(config: str | Path | Mapping[str, Any], seen: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What a config says, laid over what it extends; `seen`: those that extend it."""
+    folder = None
     if isinstance(config, Mapping):
         values = deepcopy(dict(config))  # overrides must not reach the caller's
     elif str(config) in packaged():
         return _packaged(str(config))
     elif Path(config).suffix in (".yaml", ".yml"):
-        values = _read(Path(config))
+        values = read_yaml(config, "config", UsageError)
+        folder = Path(config).parent
     else:
         hint = _hint(str(config), packaged())
         raise UnknownNameError(
-            f"no config {str(config)!r}: {hint} (or a .yaml file; `hierbench train --list` prints all)"
+            f"no config {str(config)[:80]!r}: {hint} (or a .yaml file; `hierbench train --list` prints all)"
         )
     base = values.pop("extends", None)
-    return values if base is None else _merged(_values(base), values)
+    if base is None:
+        return values
+    if not isinstance(base, str | Path):
+        raise UsageError(f"config extends: one packaged name or .yaml file, got {type(base).__name__}")
+    if folder is not None and str(base) not in packaged():
+        base = folder / base  # beside the file that names it
+    if str(base) in seen or len(seen) >= MAX_EXTENDS:
+        raise UsageError(f"config extends: {str(base)[:80]} comes back to itself, or is one of too many")
+    return _merged(_values(base, (*seen, str(base))), values)
 
 
 def _packaged(name: str) -> dict[str, Any]:
@@ -121,19 +122,8 @@ def _packaged(name: str) -> dict[str, Any]:
         layers = [f"settings/{setting}", f"sizes/{size}", f"families/{family}"]
     values: dict[str, Any] = {}
     for layer in layers:
-        values = _merged(values, _read(resources.files("hierbench.reference") / "configs" / f"{layer}.yaml"))
-    return values
-
-
-def _read(path) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"config {path} cannot be read: {error.strerror}") from None
-    except yaml.YAMLError as error:
-        raise UsageError(f"config {path} is not YAML: {str(error).splitlines()[0]}") from None
-    if not isinstance(values, dict):
-        raise UsageError(f"config {path} must be a mapping with family, model, objective, data, train")
+        file = Path(str(resources.files("hierbench.reference"))) / "configs" / f"{layer}.yaml"
+        values = _merged(values, read_yaml(file, "config", UsageError))
     return values
 
 
@@ -148,22 +138,28 @@ def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any
 
 def _override(values: dict[str, Any], text: str) -> None:
     path, equals, value = text.partition("=")
+    shown = text if len(text) <= 80 else f"{text[:77]}..."
     if not equals or not path:
-        raise UsageError(f"override {text!r} is not of the form key=value, e.g. train.steps=1000")
+        raise UsageError(f"override {shown!r} is not of the form key=value, e.g. train.steps=1000")
     *parents, last = path.split(".")
     place: Any = values
     for parent in parents:
-        if isinstance(place, list) and parent.isdigit() and int(parent) < len(place):
+        if isinstance(place, list) and _is_index(parent) and int(parent) < len(place):
             place = place[int(parent)]
         elif isinstance(place, dict) and isinstance(place.setdefault(parent, {}), dict | list):
             place = place[parent]
         else:
-            raise UsageError(f"override {text!r}: {parent} is no section of the config")
-    key = int(last) if isinstance(place, list) and last.isdigit() else last
+            raise UsageError(f"override {shown!r}: {parent} is no section of the config")
+    content = parse_yaml(f"value: {value}", f"override {shown!r}", UsageError)
+    key = int(last) if isinstance(place, list) and _is_index(last) else last
     try:
-        place[key] = yaml.safe_load(value)
-    except (IndexError, TypeError, yaml.YAMLError):
-        raise UsageError(f"override {text!r} cannot be set") from None
+        (place[key],) = content.values()
+    except (IndexError, TypeError, ValueError):
+        raise UsageError(f"override {shown!r} cannot be set") from None
+
+
+def _is_index(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 6
 
 
 def _hint(name: str, known: Iterable[str]) -> str:

@@ -9,15 +9,15 @@ import pytest
 from PIL import Image
 
 from hierbench.acquire import export as exporting
-from hierbench.acquire.export import export, extension
+from hierbench.acquire.export import export, extension, folder_names
 from hierbench.acquire.prepare import prepare
 from hierbench.acquire.verify import pixel_fingerprint, verify
 from hierbench.data.contact_sheet import CELL, GAP, contact_sheet, said_of, write_contact_sheet
-from hierbench.data.datasets import Classification, Retrieval
+from hierbench.data.datasets import Classification, ImageFiles, Retrieval
 from hierbench.data.images import decode
 from hierbench.data.locate import Locations
-from hierbench.data.manifests import load_manifest
-from hierbench.data.readers import open_dataset, open_folder
+from hierbench.data.manifests import Manifest, all_manifests, load_manifest
+from hierbench.data.readers import imagefolder, open_dataset, open_folder, wds
 from hierbench.errors import DataError, UsageError
 
 
@@ -46,7 +46,8 @@ def test_wds_of_a_classification_set(food, tmp_path, monkeypatch):
     shards = -(-count // 2)
     assert (out / "test" / "nshards.txt").read_text() == f"{shards}\n"
     assert sorted(path.name for path in out.iterdir()) == [
-        "class_ids.txt", "classnames.txt", "dataset_type.txt", "test", "zeroshot_classification_templates.txt",
+        "class_ids.txt", "classnames.txt", "dataset_type.txt", "test", "variant.txt",
+        "zeroshot_classification_templates.txt",
     ]  # fmt: skip
     found = {}
     for shard in range(shards):
@@ -112,7 +113,10 @@ def test_imagefolder_keeps_names_and_tells_equal_ones_apart(layouts, tmp_path):
     data = Classification("d", Images(), np.array([0, 0, 1, 1]), ("a/abbey", "b"), ("abbey", "b"), ("{}",))
     assert export(data, "imagefolder", tmp_path / "out") == 4
     names = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.*"))
-    assert names == ["a_abbey/a.JPEG", "a_abbey/a_1.jpeg", "b/00001.png", "b/b.jpg"]
+    assert names == [
+        "a_abbey/a.JPEG", "a_abbey/a_1.jpeg", "b/00001.png", "b/b.jpg", "classes.tsv", "variant.txt",
+    ]  # fmt: skip
+    assert (tmp_path / "out" / "classes.tsv").read_text() == "a_abbey\ta/abbey\nb\tb\n"
     assert (tmp_path / "out" / "b" / "00001.png").read_bytes() == layouts.png(1)
 
 
@@ -245,3 +249,106 @@ def test_a_zip_and_its_folder(layouts, tmp_path):
     assert pixel_fingerprint(open_folder(manifest, tmp_path / "out")) == pixel_fingerprint(
         open_folder(manifest, built.folder)
     )
+
+
+# ----------------------------------------------------------------------------- every export is read back
+
+
+EVERY = sorted(all_manifests())
+
+
+def something_of(name, layouts, folder):
+    """A few images of any dataset: of the built-in world, or a small source in the official layout."""
+    if load_manifest(name).reader == "miniature":
+        return open_dataset(name, Locations()).limited(24)
+    return opened(name, layouts.build(name, folder).folder)
+
+
+def said(data):
+    """What a dataset says of each image, by its bytes: classes, captions, neither ids nor order."""
+    found = {}
+    for row, image_id in enumerate(data.images.ids):
+        content = data.images.read(image_id)
+        if isinstance(data, Classification):
+            told = data.class_ids[data.labels[row]]
+        elif isinstance(data, Retrieval):
+            told = tuple(c for c, owner in zip(data.captions, data.owner, strict=True) if owner == row)
+        else:
+            ignored = data.ignored[row] if data.ignored is not None else [False] * data.num_classes
+            told = tuple(
+                zip(data.class_ids, data.present[row].tolist(), list(map(bool, ignored)), strict=True)
+            )
+        found.setdefault(content, []).append(told)
+    return found
+
+
+@pytest.mark.parametrize("form", ["wds", "imagefolder"])
+@pytest.mark.parametrize("name", EVERY)
+def test_every_export_of_every_dataset_is_read_back(name, form, layouts, tmp_path):
+    manifest = load_manifest(name)
+    if "hierarcaps" in manifest.reader or name == "miniature-chains":
+        chains = open_dataset("miniature-chains", Locations())
+        with pytest.raises(UsageError, match=r"holds chains of captions|has no single label"):
+            export(chains, form, tmp_path / "out")
+        return
+    data = something_of(name, layouts, tmp_path / "source")
+    if form == "imagefolder" and not isinstance(data, Classification):
+        with pytest.raises(UsageError, match="has no single label an image: export it with --format wds"):
+            export(data, form, tmp_path / "out")
+        return
+    export(data, form, tmp_path / "out")
+    if manifest.reader == "miniature":  # built in: opened by its name it is never read from disk
+        back = {"wds": wds, "imagefolder": imagefolder}[form].read(manifest, tmp_path / "out")
+    else:
+        back = opened(name, tmp_path / "out")
+        assert back.variant == data.variant
+    assert said(back) == said(data)
+    if not isinstance(data, Retrieval):
+        assert back.class_ids == data.class_ids
+
+
+def test_class_ids_that_no_file_system_takes_are_read_back(layouts, tmp_path):
+    odd = ("707-320", "F-16A/B", "con", "a:b", "A_B", "a/b", ".hidden", "dot.", "Eurofighter Typhoon", "é")
+    assert folder_names(odd) == [
+        "707-320", "F-16A_B", "_con", "a_b", "A_B_4", "a_b_5", "_.hidden", "dot", "Eurofighter Typhoon", "é",
+    ]  # fmt: skip
+    assert (
+        load_manifest("aircraft").class_for("F-16A_B") == "F-16A/B"
+    )  # folders say so without the table, too
+    fields = {"name": "odd", "title": "Odd", "reader": "imagefolder", "tasks": ["zero-shot"], "fit": "crop",
+              "templates": ["{}"], "classes": {class_id: f"name {k}" for k, class_id in enumerate(odd)}}  # fmt: skip
+    manifest = Manifest.model_validate(fields)
+    for k, class_id in enumerate(odd):
+        layouts.put(tmp_path / "in" / f"{k}.jpg", layouts.jpeg(k))
+        assert class_id in manifest.classes
+    images = ImageFiles(tmp_path / "in", tuple(f"{k}.jpg" for k in range(len(odd))))
+    data = Classification("odd", images, np.arange(len(odd)), odd, tuple(manifest.classes.values()), ("{}",))
+    for form in ("imagefolder", "wds"):
+        export(data, form, tmp_path / form)
+        assert said(open_folder(manifest, tmp_path / form)) == said(data)
+    table = tmp_path / "imagefolder" / "classes.tsv"
+    whole = table.read_text()
+    for content, reason in (
+        (whole.partition("\n")[2], "has folders that are none of its 10 classes|names 9 classes, odd has 10"),
+        (whole.replace("707-320\n", "poodle\n"), "line 1: no folder and class id of odd"),
+    ):
+        table.write_text(content)
+        with pytest.raises(DataError, match=reason):
+            open_folder(manifest, tmp_path / "imagefolder")
+
+
+def test_an_export_keeps_what_sets_it_apart(layouts, tmp_path):
+    """Caltech-101's sorted split read back must not pass for the released one; its files look like official ones."""
+    data = opened("caltech101", layouts.build("caltech101", tmp_path / "c").folder)
+    assert data.variant == "sorted-split"
+    for form in ("wds", "imagefolder"):
+        export(data, form, tmp_path / form)
+        back = opened("caltech101", tmp_path / form)
+        assert (len(back.images.ids), back.variant) == (len(data.images.ids), "sorted-split")
+
+
+def test_captions_keep_all_but_their_line_feeds(layouts, tmp_path):
+    flickr = opened("flickr30k", layouts.build("flickr30k", tmp_path / "f").folder)
+    odd = ("a\u2028b\x0bc\x85d", " two\r\nlines\n", *flickr.captions[2:])
+    export(replace(flickr, captions=odd), "wds", tmp_path / "out")
+    assert opened("flickr30k", tmp_path / "out").captions[:2] == ("a\u2028b\x0bc\x85d", " two lines")

@@ -14,6 +14,7 @@ from hierbench.contracts import Fit
 from hierbench.data.datasets import CaptionChains, ImageFiles
 from hierbench.data.locate import Locations
 from hierbench.data.readers import open_dataset
+from hierbench.engine.session import Session
 from hierbench.errors import UsageError
 from hierbench.geometry import Lorentz, Sphere
 from hierbench.models.reference import load_model
@@ -87,14 +88,13 @@ def test_removing_captions_of_similar_images_finds_more():
 
 def test_nothing_removed_is_the_task(tmp_path):
     from hierbench import registry
-    from hierbench.engine.encoding import embed
 
     dataset = open_dataset("miniature-chains", Locations()).limited(30)
     adapter = load_model("random")
     task = registry.task("hierarcaps/miniature")
-    found = embed(adapter, dataset, task.requests(dataset), task.spec.fit, workers=0)
+    found = Session(adapter, workers=0).embed(dataset, task.requests(dataset), task.spec.fit)
     scores = task.score(adapter.geometry, found, dataset)
-    embedded = gather(adapter, dataset, task.spec.fit, workers=0)
+    embedded = gather(Session(adapter, workers=0), dataset, task.spec.fit)
     (entry,) = ambiguity.removals(embedded, dataset, np.zeros((30, 0), int), (0,))
     assert entry.precision == scores.metrics["precision"]
     assert entry.recall == scores.metrics["recall"]
@@ -102,8 +102,8 @@ def test_nothing_removed_is_the_task(tmp_path):
 
 def test_files(tmp_path):
     dataset = open_dataset("miniature-chains", Locations()).limited(30)
-    embedded = gather(load_model("random"), dataset, Fit.SQUEEZE, workers=0)
-    finder = gather(load_model("random:sphere"), dataset, Fit.SQUEEZE, workers=0)
+    embedded = gather(Session(load_model("random"), workers=0), dataset, Fit.SQUEEZE)
+    finder = gather(Session(load_model("random:sphere"), workers=0), dataset, Fit.SQUEEZE)
     rows = reports.ambiguities(embedded, dataset, finder, tmp_path, "title", ks=(0, 5), pool=3)
     assert [(row["figure"], row["at"]) for row in rows] == [
         ("precision", "k=0"), ("precision", "k=5"), ("recall", "k=0"), ("recall", "k=5"),
@@ -148,7 +148,7 @@ def test_the_command(capsys, tmp_path):
 @pytest.mark.shared
 def test_hierarcaps(shared_data):
     dataset = open_dataset("hierarcaps", Locations({"hierarcaps": shared_data / "hierarcaps"})).limited(25)
-    embedded = gather(load_model("random"), dataset, Fit.CROP, workers=0)
+    embedded = gather(Session(load_model("random"), workers=0), dataset, Fit.CROP)
     similar = ambiguity.similar_images(embedded.geometry, embedded.groups["images"].tangents, 5)
     entries = ambiguity.removals(embedded, dataset, similar, (0, 5))
     assert entries[0].recall.value <= entries[1].recall.value

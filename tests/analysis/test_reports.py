@@ -14,9 +14,9 @@ from hierbench.analysis.norms import radii, summary
 from hierbench.analysis.uncertainty import uncertainty
 from hierbench.cli.analyze import app
 from hierbench.contracts import Fit
-from hierbench.data.datasets import CaptionChains, ImageFiles
 from hierbench.data.locate import Locations
 from hierbench.data.readers import open_dataset
+from hierbench.engine.session import Session
 from hierbench.errors import DataError, OutputError, UsageError
 from hierbench.geometry import Lorentz, Sphere
 from hierbench.models.reference import load_model
@@ -29,7 +29,7 @@ def chains():
 
 @pytest.fixture(scope="module")
 def embedded(chains):
-    return gather(load_model("random"), chains, Fit.CROP, workers=0)
+    return gather(Session(load_model("random"), workers=0), chains, Fit.CROP)
 
 
 def table(path):
@@ -55,7 +55,9 @@ def test_groups_are_the_levels_then_the_images(chains, embedded):
 
 @pytest.mark.parametrize(("name", "group"), [("miniature", "captions"), ("miniature-colours", "prompts")])
 def test_other_datasets_have_one_group_of_strings(name, group):
-    found = gather(load_model("random"), open_dataset(name, Locations()).limited(3), Fit.CROP, workers=0)
+    found = gather(
+        Session(load_model("random"), workers=0), open_dataset(name, Locations()).limited(3), Fit.CROP
+    )
     assert list(found.groups) == [group, "images"]
 
 
@@ -82,7 +84,7 @@ def test_uncertainty_falls_with_the_norm():
     points = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
     expected = [math.log(2), math.log1p(math.exp(-5))]
     assert uncertainty(Lorentz(1.0), points).tolist() == pytest.approx(expected)
-    with pytest.raises(UsageError, match="all norms are 1"):
+    with pytest.raises(UsageError, match="norms say nothing"):
         uncertainty(Sphere(), points)
 
 
@@ -108,7 +110,7 @@ def test_horopca_as_files(embedded, tmp_path, chains):
     assert 0 < row["by_one_direction"] < row["variance_kept"] <= 1
     assert all(float(item["x"]) ** 2 + float(item["y"]) ** 2 < 1 for item in places)
     assert is_png(tmp_path / "horopca.png")
-    flat = gather(load_model("random:sphere"), chains, Fit.CROP, workers=0)
+    flat = gather(Session(load_model("random:sphere"), workers=0), chains, Fit.CROP)
     with pytest.raises(UsageError, match="for hyperbolic models"):
         reports.horopca_plane(flat, tmp_path, "title")
 
@@ -143,19 +145,29 @@ def test_a_folder_that_cannot_be_written_is_one_line(embedded, tmp_path):
 
 def test_own_images_and_captions(chains, tmp_path):
     picture, captions = tmp_path / "mine.png", tmp_path / "captions.txt"
-    picture.write_bytes(chains.images.read(chains.images.ids[0]))
+    content = chains.images.read(chains.images.ids[0])
+    picture.write_bytes(content)
     captions.write_text("a dog\n\n a cat \n")
-    mine = with_own(chains, {str(picture): picture}, captions)
+    mine = with_own(chains, [str(picture), chains.images.ids[1]], captions)
     assert mine.captions == ("a dog", "a cat")
-    assert mine.images == ImageFiles((str(picture),), (picture,))
-    assert isinstance(with_own(chains, {}, None), CaptionChains)
-    assert set(with_own(chains, {}, captions).images.ids) == set(chains.images.ids)
+    assert mine.images.ids == (str(picture), chains.images.ids[1])
+    assert [mine.images.read(i) for i in mine.images.ids] == [
+        content,
+        chains.images.read(chains.images.ids[1]),
+    ]
+    assert set(with_own(chains, chains.images.ids).captions) == {
+        c for chain in chains.captions for c in chain
+    }
     captions.write_bytes(b"\xff\xfe")
     with pytest.raises(DataError, match="cannot be read"):
-        with_own(chains, {}, captions)
+        with_own(chains, [], captions)
     captions.write_text("\n")
     with pytest.raises(DataError, match="holds none"):
-        with_own(chains, {}, captions)
+        with_own(chains, [], captions)
+    with pytest.raises(
+        UsageError, match=r"no image 'mine\.jpg': it is no file, and miniature-chains has test-"
+    ):
+        with_own(chains, ["mine.jpg"])
 
 
 def run(capsys, *arguments):

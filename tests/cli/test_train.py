@@ -95,3 +95,17 @@ def test_a_run_and_its_model(hierbench, tmp_path):
     assert "run holds a run already: add --resume to go on with it, or choose another --out" in again.err
     resumed = hierbench("train", "miniature/hycoclip", *TINY, "--out", "run", "--device", "cpu", "--resume")
     assert (resumed.status, resumed.out) == (0, "run/model.safetensors\n")
+
+
+def test_the_config_that_a_run_wrote_repeats_and_resumes_it(hierbench, tmp_path):
+    first = hierbench("train", "miniature/meru", *TINY, "--out", "one", "--device", "cpu")
+    assert first.status == 0
+    again = hierbench("train", "one/config.yaml", "--out", "two", "--device", "cpu")
+    assert (again.status, again.out) == (0, "two/model.safetensors\n")
+    weights = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("one", "two")]
+    assert weights[0] == weights[1]
+    configs = [yaml.safe_load((tmp_path / run / "config.yaml").read_text()) for run in ("one", "two")]
+    assert [config.pop("name") for config in configs] == ["one", "two"]
+    assert configs[0] == configs[1]
+    resumed = hierbench("train", "one/config.yaml", "--resume", "--device", "cpu")
+    assert (resumed.status, resumed.out) == (0, "one/model.safetensors\n")

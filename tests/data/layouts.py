@@ -296,7 +296,7 @@ CARS_SOME = (
 )
 
 
-def cars(folder: Path, names: Sequence[str] = CARS_SOME) -> Source:
+def cars(folder: Path, names: Sequence[str]) -> Source:
     """`cars_test/`, `devkit/cars_meta.mat`, `cars_test_annos_withlabels.mat`; `names` in the order of the meta file."""
     from scipy.io import savemat
 
@@ -767,7 +767,7 @@ BUILDERS: dict[str, Callable[[Path], Source]] = {
     "stl10": stl10,
     "food101": food101,
     "cub2011": cub2011,
-    "cars": cars,
+    "cars": _with_all_classes(cars, "cars"),
     "aircraft": aircraft,
     "pets": pets,
     "flowers102": flowers102,
@@ -784,5 +784,6 @@ BUILDERS: dict[str, Callable[[Path], Source]] = {
     "voc2007": voc2007,
     "coco-objects": coco_objects,
     "simco": labelled,
+    "comco": lambda folder: labelled(folder, "comco"),
 }
 """Every official layout: name -> writer into an empty folder."""

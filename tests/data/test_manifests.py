@@ -80,7 +80,6 @@ def test_packaged_manifests_say_what_they_owe(name):
     manifest = load_manifest(name)
     assert manifest.name == name
     assert manifest.licence
-    assert manifest.metric
     assert manifest.counts.images or name in FROM_THE_TABLE
     if manifest.reader != "miniature":
         assert manifest.citation
@@ -138,7 +137,7 @@ def test_the_sixteen_are_the_released_protocol(name):
     assert manifest.counts.images == (21_750 if name == "sun397-tfds" else images)
     prompts = manifest.prompts()
     assert (len(set(prompts)), len(prompts), prompts[0], prompts[-1]) == (templates, templates, first, last)
-    assert (manifest.fit, manifest.metric) == (Fit.CROP, "mean_per_class")
+    assert manifest.fit == Fit.CROP
 
 
 def test_prompts_that_go_through_the_articles():
@@ -438,7 +437,6 @@ def bad_file(**changes):
         (without("classes") | {"reader": "karpathy"}, r"layout\.table: the reader karpathy needs"),
         (without("templates") | {"reader": "cars"}, "classes, templates: the reader cars needs both"),
         (without("templates") | {"reader": "labelled-folder"}, "templates: the reader labelled-folder needs"),
-        (GOOD | {"metric": "accuracy"}, "metric: Input should be"),
         (GOOD | {"aliases": {"hound": "c3"}}, "aliases: c3 is not among the classes"),
         (GOOD | {"counts": {"images": -1}}, r"counts\.images: "),
         (

@@ -1,4 +1,4 @@
-"""embed(): every content once, in any way of preparing it, checked, kept as far as it came."""
+"""Session.embed: every content once, in any way of preparing it, checked, kept as far as it came."""
 
 import hashlib
 import os
@@ -15,11 +15,16 @@ import torch
 from hierbench.contracts import EmbeddingRequests, Fit
 from hierbench.data.datasets import ImageFiles
 from hierbench.engine import encoding
-from hierbench.engine.encoding import Job, content_id, embed
+from hierbench.engine.encoding import Job, content_id
+from hierbench.engine.session import Session
 from hierbench.engine.store import EmbeddingStore, MemoryStore
 from hierbench.errors import DataError, EncodingError
 
 TEXTS = ("a boat", "", "tea", "a tea", "boats at sea")
+
+
+def embed(adapter, dataset, requests, fit, **settings):
+    return Session(adapter, **settings).embed(dataset, requests, fit)
 
 
 @pytest.fixture
@@ -256,13 +261,12 @@ import fakes
 from hierbench.engine import encoding
 from hierbench.contracts import EmbeddingRequests, Fit
 from hierbench.data.datasets import ImageFiles
+from hierbench.engine.session import Session
 from hierbench.engine.store import EmbeddingStore
 encoding.FLUSH_SECONDS = 0
 images = ImageFiles(Path(folder), tuple(sorted(p.name for p in Path(folder).glob("*.png"))))
-encoding.embed(
-    fakes.Adapter(slow=0.2), fakes.dataset(images), EmbeddingRequests(images.ids, ()), Fit.CROP,
-    store=EmbeddingStore(store), batch_size=2, workers=workers,
-)
+session = Session(fakes.Adapter(slow=0.2), EmbeddingStore(store), batch_size=2, workers=workers)
+session.embed(fakes.dataset(images), EmbeddingRequests(images.ids, ()), Fit.CROP)
 """
 
 

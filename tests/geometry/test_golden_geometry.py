@@ -21,7 +21,6 @@ def recorded(request, golden):
 def test_inner_products_and_distances(recorded):
     geometry, array = recorded
     image, text = array("image"), array("text")
-    torch.testing.assert_close(geometry.inner(image, text), array("pairwise_inner"), rtol=1e-5, atol=0)
     torch.testing.assert_close(geometry.similarity(image, text), array("pairwise_inner"), rtol=1e-5, atol=0)
     torch.testing.assert_close(geometry.distance(image, text), array("pairwise_dist"), rtol=1e-5, atol=0)
 
@@ -35,9 +34,8 @@ def test_angles_and_apertures(recorded):
     )
 
 
-def test_maps_to_and_from_the_tangent_space(recorded):
+def test_lifting_from_the_tangent_space(recorded):
     geometry, array = recorded
-    torch.testing.assert_close(geometry.log_map0(array("text")), array("log_map0"), rtol=0, atol=1e-6)
     torch.testing.assert_close(geometry.lift(array("log_map0")), array("text"), rtol=0, atol=5e-6)
 
 

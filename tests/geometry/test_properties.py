@@ -80,7 +80,7 @@ def test_scaling_space_scales_distance(seed, κ):
 def test_distance_agrees_with_the_poincare_ball(seed, κ):
     geometry = Lorentz(κ)
     x, y = geometry.lift(tangents(seed, 2, 8, 5))
-    p, q = geometry.to_poincare(x), geometry.to_poincare(y)
+    p, q = (a / (1 + (1 + κ * a.square().sum(1, keepdim=True)).sqrt()) for a in (x, y))
     assert (p.norm(dim=1) * κ**0.5 < 1).all()
     room = (1 - κ * p.square().sum(1)) * (1 - κ * q.square().sum(1))
     expected = torch.acosh(1 + 2 * κ * (p - q).square().sum(1) / room) / κ**0.5
@@ -107,9 +107,8 @@ def test_triangle_at_the_origin_obeys_both_laws_of_cosines(seed, κ):
 
 @quick
 @given(seeds, curvatures, st.floats(-6, 0.4))
-def test_log_map_undoes_lift(seed, κ, exponent):
+def test_the_radius_of_a_lift_is_the_length_of_the_tangent(seed, κ, exponent):
     v = tangents(seed, 5, 6, scale=10**exponent)
-    torch.testing.assert_close(Lorentz(κ).log_map0(Lorentz(κ).lift(v)), v, rtol=1e-12, atol=0)
     torch.testing.assert_close(Lorentz(κ).radius(Lorentz(κ).lift(v)), v.norm(dim=1), rtol=1e-12, atol=0)
 
 
@@ -160,13 +159,10 @@ def test_values_and_gradients_are_finite_everywhere(seed, κ, first, second, rel
     sphere = Sphere()
     values = [
         geometry.distance(x, y, paired=paired),
-        geometry.inner(x, y, paired=paired),
         geometry.exterior_angle(x, y, paired=paired),
         geometry.entailment(x, y, paired=paired),
         geometry.radius(x),
         geometry.half_aperture(x),
-        geometry.to_poincare(x),
-        geometry.log_map0(x),
         geometry.lift(x),
         sphere.lift(x),
         sphere.distance(x, y, paired=paired),
@@ -203,11 +199,11 @@ def test_gradients_match_finite_differences(paired):
     draw = torch.Generator().manual_seed(2)
     x, y = (torch.randn(3, 4, generator=draw, dtype=torch.float64, requires_grad=True) for _ in range(2))
     κ = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
-    for name in ("distance", "inner", "similarity", "exterior_angle", "entailment"):
+    for name in ("distance", "similarity", "exterior_angle", "entailment"):
         assert torch.autograd.gradcheck(
             lambda x, y, κ, name=name: getattr(Lorentz(κ), name)(x, y, paired=paired), (x, y, κ)
         )
-    for name in ("lift", "log_map0", "radius", "half_aperture", "to_poincare", "mean"):
+    for name in ("lift", "radius", "half_aperture", "mean"):
         assert torch.autograd.gradcheck(lambda x, κ, name=name: getattr(Lorentz(κ), name)(x), (x, κ))
     root = torch.randn(4, generator=draw, dtype=torch.float64)
     for name in ("exterior_angle", "entailment"):

@@ -16,7 +16,7 @@ from PIL import Image
 from hierbench.acquire.export import export
 from hierbench.contracts import Fit
 from hierbench.data.datasets import Classification, ImageFiles, MultiLabel, Retrieval
-from hierbench.engine.encoding import embed
+from hierbench.engine.session import Session
 from hierbench.models.reference import load_model
 from hierbench.tasks import multilabel, retrieval, zero_shot
 
@@ -63,14 +63,14 @@ def theirs(dataset, folder, transform, task):
 
 def ours(task, adapter, dataset):
     requests = task.requests(dataset)
-    embeddings = embed(adapter, dataset, requests, task.spec.fit, workers=0)
+    embeddings = Session(adapter, workers=0).embed(dataset, requests, task.spec.fit)
     return task.score(adapter.geometry, embeddings, dataset)
 
 
 def test_zero_shot_accuracy(model, images, tmp_path, monkeypatch):
     monkeypatch.setattr(zeroshot_classification, "accuracy", top_k)
     adapter, clip, transforms, tokenizer = model
-    task = zero_shot.ZeroShot("shapes", "Shapes", protocol="corrected")
+    task = zero_shot.ZeroShot("zero-shot/shapes", "shapes", "Shapes", protocol="corrected")
     rng = np.random.default_rng(1)
     dataset = Classification("shapes", images, rng.integers(0, 7, COUNT), NAMES, NAMES, TEMPLATES)
     predicted = ours(task, adapter, dataset).items["images"]["predicted"]
@@ -95,7 +95,7 @@ def test_recalls(model, images, tmp_path):
     words = ["red", "green", "blue", "small", "old", "new", "tree", "house", "day", "night", *NAMES]
     captions = tuple(" ".join(rng.choice(words, 5)) for _ in owner)
     dataset = Retrieval("pairs", images, captions, owner)
-    scores = ours(retrieval.Retrieval("pairs", "Pairs"), adapter, dataset).metrics
+    scores = ours(retrieval.Retrieval("retrieval/pairs", "pairs", "Pairs"), adapter, dataset).metrics
     _, loader = theirs(dataset, tmp_path / "wds", transforms[Fit.SQUEEZE], "zeroshot_retrieval")
     figures = zeroshot_retrieval.evaluate(clip, loader, tokenizer, "cpu", amp=False, recall_k_list=[1, 5, 10])
     for k in (1, 5, 10):

@@ -151,21 +151,29 @@ class Harmful:
         return (print, ("code from a checkpoint ran",))
 
 
-def nan(state):
-    return {key: value * float("nan") if key == "text_projection" else value for key, value in state.items()}
+def changed(**entries):
+    """A spoiler that saves the state with some entries replaced by what functions make of them."""
+    return lambda state, file: torch.save(
+        {**state, **{key: change(state[key]) for key, change in entries.items()}}, file
+    )
 
 
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda state, file: file.write_bytes(b""), "cannot load"),
-        (lambda state, file: file.write_bytes(file.read_bytes()[:1000]), "cannot load"),
-        (lambda state, file: file.write_bytes(pickle.dumps({"model": Harmful()})), "cannot load"),
-        (lambda state, file: torch.save({"one": torch.zeros(1)}, file), "Missing key"),
-        (lambda state, file: torch.save(nan(state), file), "text_projection holds NaN"),
+        (lambda state, file: file.write_bytes(b""), "is empty"),
+        (lambda state, file: file.write_bytes(file.read_bytes()[:1000]), "is truncated or no torch checkpoint"),
+        (lambda state, file: file.write_bytes(pickle.dumps({"model": Harmful()})), "pickled Python objects"),
+        (lambda state, file: torch.save({"one": torch.zeros(1)}, file), "missing: .*unexpected: one"),
+        (lambda state, file: torch.save({"model": torch.nn.Linear(1, 1)}, file),
+         r"objects \(torch\.nn\.modules\.linear\.Linear\)"),
+        (changed(text_projection=lambda w: w * float("nan")), "NaN or infinite weights in text_projection"),
+        (changed(text_projection=lambda w: w.to(torch.int8)), r"not floating point, in text_projection \(int8\)"),
+        (changed(**{"visual.positional_embedding": lambda w: torch.zeros(10, 64)}),
+         r"of another shape: visual\.positional_embedding \[10, 64\] instead of \[5, 64\]"),
     ],
-    ids=["empty", "truncated", "code", "other architecture", "NaN"],
-)
+    ids=["empty", "truncated", "code", "other architecture", "module", "NaN", "int8", "other image size"],
+)  # fmt: skip
 def test_bad_files_are_one_line_and_run_nothing(tiny_open_clip, spoil, message, capsys):
     name, file = tiny_open_clip
     spoil(torch.load(file), file)
@@ -193,3 +201,64 @@ def test_library_noise_does_not_reach_the_terminal(tiny_open_clip, capfd):
         load_model("open_clip", f"{tiny_open_clip[0]}@{__file__}")
     load_model("open_clip", "Tiny-32/random")
     assert capfd.readouterr() == ("", "")
+
+
+# ------------------------------------------------------------------------------- what a file does not say itself
+
+
+def test_a_file_is_preprocessed_as_all_tags_of_its_architecture_are(tagged):
+    name, file = tagged
+    del open_clip.pretrained._PRETRAINED[name]["quick"]
+    adapter = load_model("open_clip", f"{name}@{file}")
+    assert (adapter.config.mean, adapter.config.std) == ((0.1, 0.2, 0.3), (0.5, 0.5, 0.5))
+    assert adapter.config.interpolation == "bilinear"
+    expected = load_model("open_clip", f"{name}/plain").encode_texts(TEXTS)
+    assert torch.equal(adapter.encode_texts(TEXTS), expected)
+
+
+@pytest.mark.parametrize("tag", ["plain", "quick"])
+def test_where_tags_differ_a_file_needs_one(tagged, tag):
+    name, file = tagged
+    with pytest.raises(UsageError, match=r"differ in resize_mode, quick_gelu, .* Tiny-32/quick@") as caught:
+        load_model("open_clip", f"{name}@{file}")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(UnknownNameError, match="did you mean quick"):
+        load_model("open_clip", f"{name}/quik@{file}")
+    from_file, from_tag = (
+        load_model("open_clip", f"{name}/{tag}@{file}"),
+        load_model("open_clip", f"{name}/{tag}"),
+    )
+    assert from_file.card.preprocessing == from_tag.card.preprocessing
+    for one, other in zip(features(from_file), features(from_tag), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_openclips_own_names_as_it_publishes_them():
+    """open_clip's table: MobileCLIP-S1 is bilinear, unnormalised; ViT-B-32 comes with both activations."""
+    from hierbench.model_adapters.open_clip import _as_tags_have_it
+
+    preprocess, quick = _as_tags_have_it("MobileCLIP-S1", "", "f")
+    assert preprocess["mean"] == (0.0, 0.0, 0.0)
+    assert preprocess["std"] == (1.0, 1.0, 1.0)
+    assert (preprocess["interpolation"], quick) == ("bilinear", False)
+    with pytest.raises(UsageError, match=r"ViT-B-32 differ in quick_gelu, .* ViT-B-32/openai@f or "):
+        _as_tags_have_it("ViT-B-32", "", "f")
+    assert _as_tags_have_it("ViT-B-32", "openai", "f")[1]
+    assert _as_tags_have_it("ViT-B-32-quickgelu", "", "f")[1]
+
+
+def test_wrapped_and_prefixed_files_are_the_same_model(tiny_open_clip):
+    name, file = tiny_open_clip
+    state = torch.load(file)
+    expected = load_model("open_clip", f"{name}@{file}").encode_texts(TEXTS)
+    torch.save({"state_dict": {f"module.{key}": value for key, value in state.items()}, "epoch": 3}, file)
+    assert torch.equal(load_model("open_clip", f"{name}@{file}").encode_texts(TEXTS), expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_openais_archives_are_told(tiny_open_clip, tmp_path):
+    torch.jit.script(torch.nn.Linear(2, 2)).save(tmp_path / "ViT-B-32.pt")
+    with pytest.raises(
+        CheckpointError, match=r"is a TorchScript archive, .*open_clip:ViT-B-32/openai, without"
+    ):
+        load_model("open_clip", f"{tiny_open_clip[0]}@{tmp_path / 'ViT-B-32.pt'}")

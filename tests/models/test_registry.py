@@ -53,10 +53,10 @@ def plugin(tmp_path, monkeypatch):
         for name, text in modules.items():
             (folder / f"{name}.py").write_text(text)
         monkeypatch.syspath_prepend(str(folder))
-        registry.task_factories.cache_clear()
+        registry.coded_tasks.cache_clear()
 
     yield install
-    registry.task_factories.cache_clear()
+    registry.coded_tasks.cache_clear()
 
 
 # ------------------------------------------------------------------------------------------- what a model is called

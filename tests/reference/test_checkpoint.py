@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import random
 
 import pytest
 import torch
@@ -277,7 +278,7 @@ def test_missing_unexpected_and_misshapen_entries_are_named(states):
     ("entry", "shape", "reason"),
     [
         ("textual.posit_embed", (77, 224), "cannot be split into 3 heads"),
-        ("visual.patch_embed.proj.weight", (66, 3, 16, 16), "not divisible by 4"),
+        ("visual.patch_embed.proj.weight", (66, 3, 16, 16), "is 66 wide, visual.pos_embed 64"),
         ("visual.pos_embed", (1, 6, 64), "of another shape: visual.pos_embed"),
         ("visual.pos_embed", (1, 0, 64), "another architecture"),
         ("visual.patch_embed.proj.weight", (64, 3, 0, 0), "another architecture"),
@@ -301,3 +302,145 @@ def test_weights_that_are_not_finite_are_named(states, value):
     ) as info:
         dual_encoder_from(state)
     one_line(info)
+
+
+# ---------------------------------------------------------------------------------- what is not to be read
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.bool, torch.complex64, torch.float8_e4m3fn])
+def test_weights_that_are_not_floating_point_are_refused(states, tmp_path, dtype):
+    state = {**states["clip"], "visual_proj.weight": states["clip"]["visual_proj.weight"].to(dtype)}
+    torch.save(state, tmp_path / "q.pth")
+    kind = str(dtype).removeprefix("torch.")
+    with pytest.raises(
+        CheckpointError, match=rf"not floating point, in visual_proj\.weight \({kind}\)"
+    ) as info:
+        load_dual_encoder(tmp_path / "q.pth")
+    one_line(info)
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_tensors_that_claim_more_than_they_store_are_refused(states, tmp_path):
+    weight = states["clip"]["visual_proj.weight"]
+    for odd in (
+        weight.to_sparse(),
+        torch.quantize_per_tensor(weight, 0.1, 0, torch.qint8),
+        torch.zeros(1, 1, 1).expand(1, 10**7, 10**6),
+    ):
+        torch.save({**states["clip"], "visual.pos_embed": odd}, tmp_path / "odd.pth")
+        with pytest.raises(
+            CheckpointError, match=r"sparse, quantised or expanded .* visual\.pos_embed"
+        ) as info:
+            load_dual_encoder(tmp_path / "odd.pth")
+        one_line(info)
+
+
+@pytest.mark.parametrize(
+    ("entry", "found"),
+    [
+        ("visual.blocks.99999999.norm1.weight", "visual.blocks are not numbered 0 to 2 (2, 99999999)"),
+        ("textual.resblocks.0007.ln_1.weight", "textual.resblocks are not numbered 0 to 2 (0007, 2)"),
+    ],
+)
+def test_layers_are_numbered_without_gaps(states, entry, found):
+    with pytest.raises(CheckpointError) as info:
+        dual_encoder_from({**states["clip"], entry: torch.zeros(64)})
+    missing, extra = found.split(" (")
+    assert missing in one_line(info)
+    assert all(number in str(info.value) for number in extra.rstrip(")").split(", "))
+
+
+def test_sizes_are_no_larger_than_the_files_own_tensors(states):
+    """A million patches and a width of a million fit in two small tensors; together they would be a terabyte."""
+    state = {**states["clip"], "visual.pos_embed": torch.zeros(1, 10**6, 1)}
+    state["visual.patch_embed.proj.weight"] = torch.zeros(10**6, 3, 1, 1)
+    with pytest.raises(
+        CheckpointError, match=r"visual\.patch_embed is 1000000 wide, visual\.pos_embed 1"
+    ) as info:
+        dual_encoder_from(state)
+    one_line(info)
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "module._orig_mod."])
+@pytest.mark.parametrize("wrap", [dict, lambda s: {"state_dict": s}, lambda s: {"state_dict": {"model": s}}])
+def test_wrapped_and_prefixed_weights_are_the_same_weights(states, tmp_path, prefix, wrap):
+    torch.save(wrap({prefix + key: value for key, value in states["uncha"].items()}), tmp_path / "w.pth")
+    assert {key: value.shape for key, value in read_state(tmp_path / "w.pth").items()} == {
+        key: value.shape for key, value in states["uncha"].items()
+    }
+    assert detect_family(tmp_path / "w.pth") == "uncha"
+
+
+def test_a_tower_compiled_by_itself(states, tmp_path):
+    state = {key.replace("visual.", "visual._orig_mod."): value for key, value in states["clip"].items()}
+    torch.save(state, tmp_path / "c.pth")
+    assert read_state(tmp_path / "c.pth").keys() == states["clip"].keys()
+    torch.save({**state, **states["clip"]}, tmp_path / "twice.pth")
+    with pytest.raises(CheckpointError, match="twice"):
+        read_state(tmp_path / "twice.pth")
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_a_torchscript_archive_is_told_and_not_run(tmp_path):
+    torch.jit.script(torch.nn.Linear(2, 2)).save(tmp_path / "script.pt")
+    with pytest.raises(
+        CheckpointError, match="is a TorchScript archive, which holds code: it was not"
+    ) as info:
+        read_state(tmp_path / "script.pt")
+    one_line(info)
+
+
+def test_a_pipe_is_no_checkpoint(tmp_path):
+    os.mkfifo(tmp_path / "pipe.pth")
+    with pytest.raises(CheckpointError, match="no regular file"):
+        read_state(tmp_path / "pipe.pth")
+
+
+def _mistakes(state, draw):
+    """One malformed file's content, drawn from the kinds of mistakes that files have."""
+    key = draw.choice(sorted(state))
+    value = state[key]
+    other = draw.choice(sorted(state))
+    return draw.choice(
+        [
+            lambda: {**state, key: value.flatten()[: draw.randrange(value.numel() + 1)].clone()},
+            lambda: {**state, key: value[None]},
+            lambda: {
+                **state,
+                key: (value.float() * 100).to(draw.choice([torch.int8, torch.int64, torch.complex64])),
+            },
+            lambda: {**state, key: value.float().to_sparse() if value.ndim else value.float() * float("nan")},
+            lambda: {**state, key: value.float() / 0},
+            lambda: {name: tensor for name, tensor in state.items() if name != key},
+            lambda: {
+                **state,
+                draw.choice(["", "a\nb", "\x1b[1m", "visual.blocks.7.", "é" * 300, key + ".x"]): value,
+            },
+            lambda: {**state, draw.choice([3, None, (1, 2)]): value},
+            lambda: {**state, key: draw.choice([None, [value], "x", 3, {}, {"a": value}])},
+            lambda: draw.choice(
+                [[], 3, {"model": {"model": {"model": {"model": state}}}}, {"state_dict": [state]}]
+            ),
+            lambda: {**state, key: state[other][..., None], other: value[None]},
+            lambda: {f"module.{name}" if name == key else name: tensor for name, tensor in state.items()},
+            lambda: {**state, TOKEN_IDS: draw.choice([value, torch.zeros(100), torch.arange(100) - 1])},
+        ]
+    )()
+
+
+def test_malformed_files_are_one_line_each(states, tmp_path):
+    draw = random.Random(7)
+    for number in range(60):
+        layout = draw.choice(sorted(states))
+        content = _mistakes(dict(states[layout]), draw)
+        path = tmp_path / "bad.pth"
+        torch.save(content, path)
+        if number % 5 == 0:
+            data = bytearray(path.read_bytes())
+            for _ in range(20):
+                data[draw.randrange(len(data))] = draw.randrange(256)
+            path.write_bytes(data[: draw.randrange(len(data))])
+        with pytest.raises(CheckpointError) as info:
+            load_dual_encoder(path)
+        assert one_line(info).isprintable(), number
+        assert len(str(info.value)) < 1200

@@ -15,9 +15,9 @@ import pytest
 from PIL import Image
 
 from hierbench.errors import DataError, OutputError, UsageError
+from hierbench.reference.schema import DataConfig
 from hierbench.reference.training import grit
 from hierbench.reference.training.batches import Batches
-from hierbench.reference.training.config import DataConfig
 from hierbench.reference.training.grit import Settings, prepare
 from hierbench.reference.training.shards import Stream, find_shards, parse_grit, read_stream
 
@@ -312,3 +312,24 @@ def test_a_killed_worker(raw, tmp_path, monkeypatch):
 def test_two_runs_in_one_folder(raw, tmp_path):
     with grit._alone(tmp_path / "out"), pytest.raises(OutputError, match="another process is preparing"):
         prepare(raw, tmp_path / "out")
+
+
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+def test_boxes_are_of_the_stored_pixels_and_parts_are_turned_like_the_whole(tmp_path, orientation):
+    """A box around the red left half of the stored pixels shows red, whichever way the camera was held."""
+    stored = np.zeros((40, 80, 3), np.uint8)
+    stored[:, :40, 0] = 255  # left half red, right half blue
+    stored[:, 40:, 2] = 255
+    stored[:20, :40, 1] = 255  # its upper part yellow
+    exif = Image.Exif()
+    exif[274] = orientation
+    buffer = io.BytesIO()
+    Image.fromarray(stored).save(buffer, "JPEG", quality=100, subsampling=0, exif=exif)
+    made = sample("0", [[*DOG, 0.0, 0.0, 0.5, 1.0, 0.9]], image=buffer.getvalue())
+    prepare([raw_tar(tmp_path / "raw" / "0.tar", made)], tmp_path / "out", Settings(min_side=4))
+    with tarfile.open(tmp_path / "out" / "0.tar") as archive:
+        part = np.asarray(Image.open(archive.extractfile("0.parent000.jpg")).convert("RGB")).astype(int)
+    turns = {1: 0, 3: 2, 6: 3, 8: 1}[orientation]  # quarter turns against the clock that bring it upright
+    expected = np.rot90(stored[:, :40], turns).astype(int)
+    assert part.shape == expected.shape
+    assert np.abs(part - expected).mean() < 12

@@ -10,8 +10,8 @@ import torch
 from PIL import Image
 
 from hierbench.errors import DataError
+from hierbench.reference.schema import DataConfig
 from hierbench.reference.training.batches import Batches
-from hierbench.reference.training.config import DataConfig
 from hierbench.reference.training.shards import Stream, find_shards, parse_grit, parse_pair, read_stream
 
 

@@ -250,8 +250,20 @@ def test_twenty_steps_equal_ten_a_kill_and_ten(tmp_path):
     assert one.keys() == two.keys()
     for name in one:
         assert torch.equal(one[name], two[name]), name
+    states = [
+        torch.load(run / "checkpoints/step-0000020/state.pt") for run in (tmp_path / "straight", broken)
+    ]
+    assert leaves(states[1]) == leaves(states[0])  # or the next kill would resume from another place
     logged = [json.loads(line)["step"] for line in (broken / "train.jsonl").read_text().splitlines()]
     assert logged == list(range(20))
+
+
+def leaves(value, place=""):
+    """Every number of nested containers by its place; tensors as bytes."""
+    if isinstance(value, dict | list | tuple):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        return {k: v for name, part in pairs for k, v in leaves(part, f"{place}/{name}").items()}
+    return {place: value.numpy().tobytes() if torch.is_tensor(value) else value}
 
 
 def test_readers_resume_where_they_stood():

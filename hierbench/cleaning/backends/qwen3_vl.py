@@ -26,7 +26,7 @@ from hierbench.cleaning.backends import prompts
 from hierbench.cleaning.backends.yes_no import Tally, probability, spelled
 from hierbench.cleaning.roles import Absent, Cast, Pair, Question
 from hierbench.data.images import decode
-from hierbench.engine.setup import resolve_device
+from hierbench.engine.device import resolve_device
 from hierbench.errors import CheckpointError, DataError, EncodingError, UsageError, one_line
 from hierbench.models import checkpoints
 

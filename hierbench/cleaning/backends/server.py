@@ -11,7 +11,6 @@ What may pass is tried again, after a pause that doubles each time: no connectio
 from __future__ import annotations
 
 import base64
-import io
 import json
 import logging
 import math
@@ -22,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -30,6 +30,7 @@ import numpy as np
 from hierbench.cleaning.backends import prompts
 from hierbench.cleaning.backends.yes_no import Tally, probability, spelled
 from hierbench.cleaning.roles import Cast, Pair, Question
+from hierbench.data.images import as_plain_png
 from hierbench.errors import ServerError, UsageError
 
 log = logging.getLogger(__name__)
@@ -37,11 +38,23 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 TOP = 20  # the most likely first tokens that a server may be asked for (OpenAI's limit, and vLLM's default)
+UNCHANGED = {
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": -1,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+"""Sampling that leaves the model's probabilities as they are, so that a server that tells them after sampling's changes
+(vLLM's --logprobs-mode processed_logprobs) tells the raw ones. Named all, as a server takes what a request leaves out
+from the model's generation_config.json (Qwen3-VL's has a temperature of 0.7 and a top_k of 20). Not temperature 0: how
+a server makes that a probability is its own affair. Which token is drawn is of no interest."""
 CAPTIONS = 32  # of one image in one request to the reranker
 PASSING = {408, 409, 425, 429}  # … and 5xx: statuses that may be others next time
 LONGEST_PAUSE = 60.0  # seconds
 TOLD_EVERY = 30.0  # seconds between two notices that a server is waited for
-MAGIC = {b"\xff\xd8\xff": "jpeg", b"\x89PNG": "png", b"GIF8": "gif"}
 PATHS = {"verifier": "/chat/completions", "embedder": "/embeddings", "reranker": "/score"}
 START = {  # role -> the command that starts its server
     "verifier": "vllm serve {model}",
@@ -119,9 +132,9 @@ class ServedVerifier:
         return {
             "messages": [{"role": "user", "content": content}],
             "max_tokens": 1,
-            "temperature": 0,
             "logprobs": True,
             "top_logprobs": TOP,
+            **UNCHANGED,
         }
 
 
@@ -206,8 +219,9 @@ def _first_token(answer: Any) -> tuple[float, float]:
     try:
         (choice,) = answer["choices"]
         position = choice["logprobs"]["content"][0]
-        listed = {entry["token"]: float(entry["logprob"]) for entry in position["top_logprobs"]}
-        listed.setdefault(position["token"], float(position["logprob"]))
+        listed = {
+            entry["token"]: float(entry["logprob"]) for entry in position["top_logprobs"]
+        }  # not the one drawn
     except (KeyError, IndexError, TypeError, ValueError):
         raise UnusableError(
             "the answer has no log probabilities of its first token; the server must support logprobs and top_logprobs"
@@ -249,17 +263,11 @@ class _Scores:
         return found
 
 
+@lru_cache(maxsize=4)  # what is asked about one image comes in a row, and shares the text made of it
 def _picture(image: bytes) -> dict[str, Any]:
-    """An image as part of a message; what servers may not know is sent as PNG. Raises DataError for no image."""
-    kind = next((kind for magic, kind in MAGIC.items() if image.startswith(magic)), None)
-    if kind is None:
-        from hierbench.data.images import decode
-
-        out = io.BytesIO()
-        decode(image, "for a server").save(out, "PNG")
-        kind, image = "png", out.getvalue()
-    data = base64.b64encode(image).decode("ascii")
-    return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{data}"}}
+    """An image as part of a message. Raises DataError for no image."""
+    data = base64.b64encode(as_plain_png(image, "for a server")).decode("ascii")
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
 
 
 # --------------------------------------------------------------------------------------------------------- server
@@ -306,6 +314,7 @@ class Server:
             "prompt_hash": prompts.prompt_hash(self.role),
             "backend": "server",
             "dtype": "as served",
+            "images": "8-bit upright PNG",  # earlier versions sent files as stored: their answers are others
         }
 
     def __str__(self) -> str:

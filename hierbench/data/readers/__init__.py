@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from hierbench.data import prepared
-from hierbench.data.datasets import AnyDataset
+from hierbench.data.datasets import AnyDataset, CaptionChains
 from hierbench.data.locate import Locations, missing
 from hierbench.data.manifests import Manifest, load_manifest
 from hierbench.data.naming import Words
@@ -43,11 +43,15 @@ from hierbench.data.readers import (
     voc2007,
     wds,
 )
+from hierbench.data.readers._files import read_text
 from hierbench.data.readers._labels import OTHER_SPLIT
 from hierbench.errors import DataError, MissingDataError
 
 GENERIC = (hf_parquet, wds, tfds, imagefolder)
 """Layouts that serve datasets of many kinds, in the order in which they are tried."""
+
+VARIANT = "variant.txt"
+"""In our own exports: what sets the images apart from the released split; with nothing in it, nothing does."""
 
 READERS: dict[str, ModuleType] = {
     module.NAME: module
@@ -102,9 +106,14 @@ def open_folder(
 def _read(manifest: Manifest, folder: Path, locations: Locations | None) -> AnyDataset:
     own = READERS[manifest.reader]
     extra = {"locations": locations} if own is hierarcaps else {}
-    for module in (prepared, own):
-        if module.fits(manifest, folder):
-            return module.read(manifest, folder, **(extra if module is own else {}))
+    if prepared.fits(manifest, folder):
+        return prepared.read(manifest, folder)
+    if (folder / VARIANT).is_file():  # an export, which file names might take for the official layout
+        for module in (wds, imagefolder):
+            if module.fits(manifest, folder):
+                return _as_exported(folder, module.read(manifest, folder))
+    if own.fits(manifest, folder):
+        return own.read(manifest, folder, **extra)
     for module in GENERIC:
         if module.fits(manifest, folder):
             return _not_a_slice(manifest, module, module.read(manifest, folder))
@@ -117,8 +126,19 @@ def _read(manifest: Manifest, folder: Path, locations: Locations | None) -> AnyD
         raise DataError(f"{error} (nor is it in one of the layouts prepared, {others})") from error
 
 
+def _as_exported(folder: Path, dataset: AnyDataset) -> AnyDataset:
+    variant = read_text(folder / VARIANT, "variant").strip()
+    return (
+        dataset
+        if isinstance(dataset, CaptionChains)
+        else replace(dataset, variant=variant or dataset.variant)
+    )
+
+
 def _not_a_slice(manifest: Manifest, module: ModuleType, dataset: AnyDataset) -> AnyDataset:
     """Mark a part of a split that is a slice of TFDS' order: outside of TFDS nothing tells which part it is."""
     sliced = "[" in manifest.split and module is not tfds
+    if isinstance(dataset, CaptionChains):
+        return dataset
     whole = len(dataset.images.ids) == manifest.counts.images
     return replace(dataset, variant=dataset.variant or OTHER_SPLIT) if sliced and not whole else dataset

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hierbench.data.datasets import ImageFiles
 from hierbench.data.manifests import Manifest
 from hierbench.errors import DataError
+from hierbench.files import regular_file, text_lines
+
+BLANKS = " \t\r"
+"""What parts columns and may end lines; other white space belongs to a name."""
 
 MANY = 50
 """A folder with more subfolders than this holds classes or shards, not the root of a dataset somewhere below."""
@@ -69,6 +75,29 @@ def needed(manifest: Manifest, folder: Path, *places: str) -> Path:
     return path
 
 
+def all_of(
+    manifest: Manifest, folder: Path, shards: Mapping[int, Path], totals: Collection[int]
+) -> list[Path]:
+    """Shards named `…k-of-N` in order. Raises DataError where N is not one number, or shards are not all of N."""
+    if len(totals) > 1:
+        told = " and ".join(f"of {total}" for total in sorted(totals))
+        raise DataError(
+            f"dataset {manifest.name}: {folder} has shards {told}: some are left over from another version; fetch it "
+            "again into an empty folder"
+        )
+    total = next(iter(totals))
+    if missing := sorted(set(range(total)) - shards.keys()):
+        raise DataError(
+            f"dataset {manifest.name}: shard {missing[0]} of {total} is missing in {folder} ({len(missing)} in all): "
+            "fetch it again"
+        )
+    if stray := sorted(shards.keys() - set(range(total))):
+        raise DataError(
+            f"dataset {manifest.name}: {shards[stray[0]]} is beyond the {total} shards: remove it"
+        )
+    return [shards[number] for number in range(total)]
+
+
 def list_files(folder: Path) -> set[str]:
     """Names in a folder, by one listing and without asking for each file's status."""
     try:
@@ -80,7 +109,7 @@ def list_files(folder: Path) -> set[str]:
 def read_bytes(path: Path, what: str) -> bytes:
     """A file's content. Raises DataError."""
     try:
-        return path.read_bytes()
+        return regular_file(path, what).read_bytes()
     except OSError as error:
         raise DataError(f"{what} {path} cannot be read: {error.strerror}") from error
 
@@ -99,7 +128,7 @@ def read_text(path: Path, what: str) -> str:
 
 def read_lines(path: Path, what: str) -> list[tuple[int, str]]:
     """Lines of a text file that are not blank, stripped, with their numbers from 1. DataError where none is."""
-    rows = [(number, line.strip()) for number, line in enumerate(read_text(path, what).split("\n"), 1)]
+    rows = [(number, line.strip(BLANKS)) for number, line in enumerate(text_lines(read_text(path, what)), 1)]
     rows = [(number, line) for number, line in rows if line]
     if not rows:
         raise DataError(f"{what} {path} has no lines: fetch it again")
@@ -109,7 +138,7 @@ def read_lines(path: Path, what: str) -> list[tuple[int, str]]:
 def read_columns(path: Path, what: str, columns: int) -> Iterator[tuple[int, list[str]]]:
     """Rows of a text file of columns parted by spaces; the last column keeps its spaces. DataError for others."""
     for number, line in read_lines(path, what):
-        cells = line.split(None, columns - 1)
+        cells = re.split(f"[{BLANKS}]+", line, maxsplit=columns - 1)
         if len(cells) != columns:
             raise DataError(
                 f"{what} {path}, line {number}: {len(cells)} columns where {columns} are expected"
@@ -122,8 +151,12 @@ def read_mat(path: Path, names: Sequence[str]) -> dict:
     import scipy.io
 
     try:
-        content = scipy.io.loadmat(path, squeeze_me=True, variable_names=names)
+        content = scipy.io.loadmat(
+            regular_file(path, "annotation file"), squeeze_me=True, variable_names=names
+        )
     except Exception as error:  # scipy raises nearly anything on corrupt input
+        if isinstance(error, DataError):
+            raise
         if isinstance(error, OSError) and error.errno:
             raise DataError(f"annotation file {path} cannot be read: {error.strerror}") from error
         reason = (str(error) or type(error).__name__).partition("\n")[0]
@@ -159,25 +192,57 @@ def listed_images(
 ) -> ImageFiles:
     """The files with the given paths relative to `root`; every folder is listed once, no file is touched.
 
-    Raises DataError: a path that leaves the root, repeated ids, files that are missing (how many, and one of them).
+    A file whose name is the same letters in another Unicode form (macOS and some archives part `é` in two) is taken.
+    Raises DataError: a path that leaves the root, repeated ids, files that are missing (how many, and one of them), two
+    files whose names differ in that form alone.
     """
     check_distinct(ids, "image", f"dataset {manifest.name}, {root}")
     check_unicode(ids, f"dataset {manifest.name}: the file name")
-    folders: dict[str, set[str]] = {}
+    folders: dict[str, _Names] = {}
+    files: dict[str, str] = {}
     missing = []
     for image_id in ids:
         folder, _, name = image_id.rpartition("/")
         if folder not in folders:
             inside = ".." not in folder.split("/") and not folder.startswith("/")
-            folders[folder] = set(os.listdir(root / folder)) if inside and (root / folder).is_dir() else set()
-        if name not in folders[folder]:
+            folders[folder] = _Names(
+                set(os.listdir(root / folder)) if inside and (root / folder).is_dir() else set()
+            )
+        found = folders[folder].find(name, root / folder)
+        if found is None:
             missing.append(image_id)
+        elif found != name:
+            files[image_id] = f"{folder}/{found}" if folder else found
     if missing:
+        shown = missing[0] if missing[0].isascii() else f"{missing[0]} ({missing[0]!a})"
         raise DataError(
             f"dataset {manifest.name}: {len(missing)} of {len(ids)} images are missing in {root}, first "
-            f"{missing[0]}: add them, or {otherwise}"
+            f"{shown}: add them, or {otherwise}"
         )
-    return ImageFiles(root, tuple(ids))
+    return ImageFiles(root, tuple(ids), files)
+
+
+class _Names:
+    """The names in a folder, found in whatever Unicode form they are written there."""
+
+    def __init__(self, names: set[str]):
+        self.names = names
+        self._forms: dict[str, list[str]] | None = None
+
+    def find(self, name: str, folder: Path) -> str | None:
+        if name in self.names:
+            return name
+        if name.isascii() and self._forms is None:
+            return None
+        if self._forms is None:
+            self._forms = {}
+            for there in sorted(self.names):
+                self._forms.setdefault(unicodedata.normalize("NFC", there), []).append(there)
+        found = self._forms.get(unicodedata.normalize("NFC", name), [])
+        if len(found) > 1:
+            forms = " and ".join(map(ascii, found))
+            raise DataError(f"{folder} holds {forms}, one name in two Unicode forms: remove one")
+        return found[0] if found else None
 
 
 def first_few(items: Iterable[str], count: int = 3) -> str:

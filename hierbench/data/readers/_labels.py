@@ -49,14 +49,20 @@ def by_names(
 ) -> list[str]:
     """Class id of every label; `names[label - first]` is the source's own word for a label.
 
-    Names that no label uses may mean anything. Two labels of one name (ImageNet's released names have two such pairs)
+    Names that no label uses may mean anything, but there must be as many names as classes: where a line is missing or
+    doubled, labels after it have others' names. Two labels of one name (ImageNet's released names have two such pairs)
     can be told apart only where the whole list is the manifest's own, word for word.
-    Raises DataError: a label outside the names, and what `class_ids_of` raises.
+    Raises DataError: another number of names, a label outside them, and what `class_ids_of` raises.
     """
+    if len(names) != len(manifest.classes):
+        raise DataError(
+            f"dataset {manifest.name}: {where} are {len(names)}, the dataset has {len(manifest.classes)} classes: a "
+            "name is missing or too many, and labels would get the names of others: fetch it again"
+        )
     labels = in_range(manifest, labels, first, len(names), where)
     used = sorted({label - first for label in labels})
     times = Counter(names)
-    repeated = [place for place in used if times[names[place]] > 1]
+    repeated = [place for place in range(len(names)) if times[names[place]] > 1]
     if repeated and tuple(names) != manifest.class_names("released"):
         raise DataError(f"dataset {manifest.name}: {where} has two labels of the name {names[repeated[0]]!r}")
     meaning = class_ids_of(manifest, (names[place] for place in used if times[names[place]] == 1), where)

@@ -1,23 +1,28 @@
 """Reads Hugging Face image datasets in parquet: `data/test-00000-of-00002.parquet`.
 
-Images are structs {bytes, path}. Labels are numbers whose names stand in the schema's metadata (`huggingface`,
-ClassLabel); captions are strings or lists of strings. Images stay in the file until one is asked for.
+Images are structs {bytes, path}, one row an image or, of captions, several. Labels are numbers whose names stand in the
+schema's metadata (`huggingface`, ClassLabel); captions are strings or lists of strings. Images stay in the file until
+one is asked for.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hierbench.data.datasets import Classification, Retrieval
 from hierbench.data.manifests import Manifest
-from hierbench.data.readers._files import subfolders
+from hierbench.data.readers._files import all_of, subfolders
 from hierbench.data.readers._labels import OTHER_SPLIT, SERVED, by_names, class_ids_of, classification
 from hierbench.data.readers._retrieval import retrieval
-from hierbench.errors import DataError
+from hierbench.errors import DataError, one_line
+from hierbench.files import regular_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +33,11 @@ SPLITS = ("test", "validation", "valid", "val", "train")
 
 CAPTIONS = ("captions", "caption", "sentences", "sentences_raw", "caption_list", "text", "raw")
 FILE_NAMES = ("filename", "file_name", "image_path")
+IMAGE_NUMBERS = ("image_id", "imgid", "cocoid", "img_id")
+OF = re.compile(r"-(\d+)-of-(\d+)\.parquet$")
+
+T = TypeVar("T")
+Place = tuple[int, int, int]  # file, row group, row in it
 
 
 @dataclass(frozen=True)
@@ -37,7 +47,7 @@ class ParquetImages:
     files: tuple[Path, ...]
     column: str
     ids: tuple[str, ...]
-    places: tuple[tuple[int, int, int], ...] = field(repr=False)  # of each id: file, row group, row in it
+    places: tuple[Place, ...] = field(repr=False)  # of each id
     _row: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self):
@@ -46,7 +56,7 @@ class ParquetImages:
     def read(self, image_id: str) -> bytes:
         """Encoded bytes as they stand in the file. DataError where there are none."""
         file, group, row = self.places[self._row[image_id]]
-        content = _row_group(self.files[file], group, self.column)[row].as_py()["bytes"]
+        content = _content(_row_group(self.files[file], group, self.column)[row])
         if not content:
             raise DataError(
                 f"image {image_id} has no bytes in {self.files[file]}: take a version with images inside"
@@ -61,9 +71,10 @@ def fits(manifest: Manifest, folder: Path) -> bool:
 
 def read(manifest: Manifest, folder: Path) -> Classification | Retrieval:
     """Labels or captions, by what the manifest's tasks want. Ids are file names where a column gives distinct ones,
-    else `test/00017`, the row in the split.
+    else `test/00017`, the row in the split. Rows of one image (one a caption) become one image with all captions.
 
-    Raises DataError: damaged files, no images, no labels or captions, labels outside the names, unknown names.
+    Raises DataError: damaged files, files missing of those their names count, no images, no labels or captions,
+    labels outside the names, unknown names, columns that are missing, doubled, empty or of another type.
     """
     split, files = _files(manifest, folder)
     if not files:
@@ -71,7 +82,7 @@ def read(manifest: Manifest, folder: Path) -> Classification | Retrieval:
             f"dataset {manifest.name}: {folder} has no parquet files such as data/test-00000-of-00001.parquet"
         )
     where = f"{files[0].parent}/{split}-*.parquet"
-    schema = _opened(files[0]).schema_arrow
+    schema = _schema(files)
     image = _image_column(manifest, schema, where)
     columns = [name for name in schema.names if _is_small(schema.field(name).type)]
     rows, places = _table(files, columns)
@@ -79,64 +90,149 @@ def read(manifest: Manifest, folder: Path) -> Classification | Retrieval:
         kept = [row for row, name in enumerate(rows["split"]) if name == "test"]
         rows = {name: [values[row] for row in kept] for name, values in rows.items()}
         places = [places[row] for row in kept]
-    images = ParquetImages(tuple(files), image, _ids(split, rows, len(places)), tuple(places))
     if "retrieval" in manifest.tasks:
         captions = _captions(manifest, rows, where)
-        return retrieval(manifest, images, captions, where)
+        groups = _rows_of_images(files, image, rows, places, where)
+        first = [group[0] for group in groups]
+        ids = _ids(split, {name: [values[row] for row in first] for name, values in rows.items()}, len(first))
+        images = ParquetImages(tuple(files), image, ids, tuple(places[row] for row in first))
+        return retrieval(manifest, images, [_joined(captions, group) for group in groups], where)
+    images = ParquetImages(tuple(files), image, _ids(split, rows, len(places)), tuple(places))
     class_ids = _class_ids(manifest, schema, rows, where)
     return classification(manifest, images, class_ids, OTHER_SPLIT if split == "train" else "")
 
 
 def _files(manifest: Manifest, folder: Path) -> tuple[str, list[Path]]:
+    """Split and files. Raises DataError where files named `…-k-of-N` are not all of N."""
     order = SPLITS[1:4] + SPLITS if manifest.split.startswith("val") else SPLITS
     for place in (folder / "data", folder, *subfolders(folder)):
         for split in dict.fromkeys(order):
             if files := sorted([*place.glob(f"{split}-*.parquet"), *place.glob(f"{split}.parquet")]):
-                return split, files
+                return split, _counted(manifest, place, files)
     return "", []
 
 
-def _opened(path: Path) -> Any:
+def _counted(manifest: Manifest, place: Path, files: list[Path]) -> list[Path]:
+    numbered = {path: found for path in files if (found := OF.search(path.name))}
+    if not numbered:
+        return files
+    if others := [path for path in files if path not in numbered]:
+        raise DataError(
+            f"dataset {manifest.name}: {others[0]} lies among files numbered `-of-`: it is left over, or they "
+            "are; remove which"
+        )
+    totals = {int(found[2]) for found in numbered.values()}
+    return all_of(manifest, place, {int(found[1]): path for path, found in numbered.items()}, totals)
+
+
+def _rows_of_images(
+    files: Sequence[Path], column: str, rows: dict[str, list], places: Sequence[Place], where: str
+) -> list[list[int]]:
+    """The rows of each image, in the order of its first. Rows belong together by a column of names or numbers of
+    images, the bytes being equal as well; without one by the bytes alone.
+    """
+    named = (rows[name] for name in (*FILE_NAMES, *IMAGE_NUMBERS) if name in rows)
+    keys = next(
+        (values for values in named if all(isinstance(key, str | int) and key != "" for key in values)), None
+    )
+    if keys is not None and len(set(keys)) == len(keys):
+        return [[row] for row in range(len(keys))]
+    digests: list[bytes] = []
+    for file, group, row in places:
+        content = _content(_row_group(files[file], group, column)[row])
+        # an image without bytes is like no other, and refused when it is read
+        digests.append(hashlib.sha256(content).digest() if content else f"row {len(digests)}".encode())
+    grouped: dict[Any, list[int]] = {}
+    for row, key in enumerate(digests if keys is None else keys):
+        first = grouped.setdefault(key, [row])
+        if first[0] == row:
+            continue
+        if digests[first[0]] != digests[row]:
+            raise DataError(f"{where}: rows {first[0]} and {row} are both of {key!r}, with different images")
+        first.append(row)
+    return list(grouped.values())
+
+
+def _joined(captions: Sequence[Sequence[str]], group: Sequence[int]) -> list[str]:
+    """The captions of an image's rows; once, where each row has all of them."""
+    first = list(captions[group[0]])
+    if len(first) > 1 and all(list(captions[row]) == first for row in group):
+        return first
+    return [caption for row in group for caption in captions[row]]
+
+
+def _guarded(path: Path, read: Callable[[], T]) -> T:
+    """What `read` gives; whatever the decoder raises on damaged files as a DataError."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(path)
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"parquet file {path} is damaged ({_first_line(error)}): fetch it again") from error
+        return read()
+    except (
+        OSError,
+        pa.ArrowException,
+        ValueError,
+        LookupError,
+        TypeError,
+        OverflowError,
+        MemoryError,
+    ) as error:
+        raise DataError(f"parquet file {path} is damaged ({one_line(error)}): fetch it again") from error
 
 
-def _table(files: list[Path], columns: list[str]) -> tuple[dict[str, list], list[tuple[int, int, int]]]:
+def _opened(path: Path) -> Any:
+    import pyarrow.parquet as pq
+
+    return _guarded(path, lambda: pq.ParquetFile(regular_file(path, "parquet file")))
+
+
+def _schema(files: Sequence[Path]) -> pa.Schema:
+    """The columns of the first file. Raises DataError where one stands there twice, or another file has others."""
+    first = None
+    for path in files:
+        schema = _guarded(path, lambda path=path: _opened(path).schema_arrow)
+        names = schema.names
+        if doubled := [name for name in names if names.count(name) > 1]:
+            raise DataError(f"parquet file {path} has the column {doubled[0]!r} twice: fetch it again")
+        first = schema if first is None else first
+        for name in first.names:
+            if name not in names:
+                raise DataError(f"parquet file {path} has no column {name!r}, which {files[0].name} has")
+            if schema.field(name).type != first.field(name).type:
+                raise DataError(
+                    f"parquet file {path}: the column {name!r} holds {schema.field(name).type}, in {files[0].name} "
+                    f"{first.field(name).type}: fetch it again"
+                )
+    return first
+
+
+def _table(files: Sequence[Path], columns: list[str]) -> tuple[dict[str, list], list[Place]]:
     """All values of the columns without images, and where each row lies: file, row group, row in the group."""
-    import pyarrow as pa
-
     rows: dict[str, list] = {name: [] for name in columns}
-    places: list[tuple[int, int, int]] = []
+    places: list[Place] = []
     for number, path in enumerate(files):
         file = _opened(path)
-        if missing := [name for name in columns if name not in file.schema_arrow.names]:
-            raise DataError(f"parquet file {path} has no column {missing[0]!r}, which the first file has")
+        found = _guarded(path, lambda file=file: file.read(columns, use_threads=False).to_pydict())
+        before = len(places)
         for group in range(file.num_row_groups):
             places += [(number, group, row) for row in range(file.metadata.row_group(group).num_rows)]
-        try:
-            table = file.read(columns, use_threads=False)
-        except (OSError, pa.ArrowException) as error:
-            raise DataError(
-                f"parquet file {path} is damaged ({_first_line(error)}): fetch it again"
-            ) from error
         for name in columns:
-            rows[name] += table.column(name).to_pylist()
+            if len(found[name]) != len(places) - before:
+                raise DataError(
+                    f"parquet file {path} is damaged (columns of different lengths): fetch it again"
+                )
+            rows[name] += found[name]
     return rows, places
+
+
+def _content(value: Any) -> bytes | None:
+    image = value.as_py()
+    return image["bytes"] if image is not None else None
 
 
 @lru_cache(maxsize=2)  # without threads: workers may be forks of a process that had some
 def _row_group(path: Path, group: int, column: str) -> pa.ChunkedArray:
-    import pyarrow as pa
-
-    try:
-        return _opened(path).read_row_group(group, [column], use_threads=False).column(column)
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"parquet file {path} is damaged ({_first_line(error)}): fetch it again") from error
+    file = _opened(path)
+    return _guarded(path, lambda: file.read_row_group(group, [column], use_threads=False).column(column))
 
 
 def _image_column(manifest: Manifest, schema: pa.Schema, where: str) -> str:
@@ -144,9 +240,11 @@ def _image_column(manifest: Manifest, schema: pa.Schema, where: str) -> str:
 
     for name in schema.names:
         kind = schema.field(name).type
-        if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
-            return name
-    raise DataError(f"dataset {manifest.name}: {where} has no column of images (a struct with bytes)")
+        if pa.types.is_struct(kind) and (place := kind.get_field_index("bytes")) >= 0:
+            inside = kind.field(place).type
+            if pa.types.is_binary(inside) or pa.types.is_large_binary(inside):
+                return name
+    raise DataError(f"dataset {manifest.name}: {where} has no column of images (a struct with binary bytes)")
 
 
 def _is_small(kind: pa.DataType) -> bool:
@@ -195,6 +293,10 @@ def _class_ids(manifest: Manifest, schema: pa.Schema, rows: dict[str, list], whe
         if sum(manifest.class_for(n) is not None for n in names) * 2 > len(names)
     ]
     column = (fitting or list(named))[0]
+    if not all(label is None or isinstance(label, int) for label in rows[column]):
+        raise DataError(
+            f"dataset {manifest.name}: {where}: the column {column} holds other things than labels"
+        )
     if any(label is None for label in rows[column]):
         raise DataError(f"dataset {manifest.name}: {where}: the column {column} has rows without a label")
     return by_names(manifest, named[column], rows[column], f"the column {column} of {where}")
@@ -206,15 +308,14 @@ def _class_labels(schema: pa.Schema, where: str) -> dict[str, list[str]]:
         described = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
         features = described.get("info", {}).get("features", {})
         labels = {name: f["names"] for name, f in features.items() if f.get("_type") == "ClassLabel"}
-        return {
+        listed = {
             name: [names[key] for key in sorted(names, key=int)] if isinstance(names, dict) else list(names)
             for name, names in labels.items()
         }
-    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        if not all(isinstance(word, str) for names in listed.values() for word in names):
+            raise TypeError("names that are no text")
+        return listed
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise DataError(
             f"{where}: the schema's description of the features is damaged ({error!r})"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).partition("\n")[0]

@@ -29,6 +29,7 @@ from hierbench.errors import DataError, MissingDataError
 NAME = "hierarcaps"
 LEVELS = 4
 ARROW = " => "
+ANSWERS, FINISHED = "answers", "manifest.json"  # of a folder that `hierbench clean` writes
 
 
 def fits(manifest: Manifest, folder: Path) -> bool:
@@ -39,11 +40,17 @@ def fits(manifest: Manifest, folder: Path) -> bool:
 def read(manifest: Manifest, folder: Path, locations: Locations | None = None) -> CaptionChains:
     """Caption chains in file order; sample ids are the column `id`, image ids are file names.
 
-    Where the folder has no images of its own, those of the dataset that the manifest names serve.
+    Where the folder has no images of its own, those of the dataset that the manifest names serve. A folder of
+    `hierbench clean` counts from its manifest.json on, which is written last.
     Raises DataError, naming file and row: missing columns, other than four levels, repeated ids, missing
     images, empty or repeated captions in the pool; MissingDataError where the images' dataset is not there.
     """
     folder = find_root(folder, manifest.layout.table) or folder
+    if (folder / ANSWERS).is_dir() and not (folder / FINISHED).is_file():
+        raise DataError(
+            f"dataset {manifest.name}: the cleaning in {folder} is not finished (it has {ANSWERS}/ and no {FINISHED}): "
+            f"`hierbench clean hierarcaps -o {folder}` with the options as before goes on"
+        )
     path = captions_file(manifest, folder)
     rows = _table(path, ("id", "captions", "image_url"))
     first_row: dict[str, int] = {}

@@ -1,6 +1,7 @@
 """Reads a folder of class folders, named by class id or by class name: `n01440764/ILSVRC2012_val_00000293.JPEG`.
 
-Any subset of the classes and images will do. Image ids are paths relative to the folder of class folders.
+Any subset of the classes and images will do. Image ids are paths relative to the folder of class folders. Where a table
+`classes.tsv` lies there (folder, tab, class id; every class), as in our own exports, it says what the folders are.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from pathlib import Path
 
 from hierbench.data.datasets import Classification, ImageFiles
 from hierbench.data.manifests import Manifest
-from hierbench.data.readers._files import check_unicode, first_few, first_there
+from hierbench.data.readers._files import check_unicode, first_few, first_there, read_lines
 from hierbench.data.readers._labels import class_ids_of, classification
 from hierbench.errors import DataError
 
 NAME = "imagefolder"
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+INDEX = "classes.tsv"
 SPLITS = ("test", "val", "validation", ".")
 """Where class folders may lie besides the places that the manifest names."""
 
@@ -44,12 +46,13 @@ def read_root(manifest: Manifest, root: Path) -> Classification:
             f"dataset {manifest.name}: {root} has no class folders such as {manifest.class_ids[0]}/: "
             "give the folder that holds them"
         )
-    if unknown := [name for name in folders if manifest.class_for(name) is None]:
+    told = _told(manifest, root / INDEX) if (root / INDEX).exists() else {}
+    if unknown := [name for name in folders if (name not in told if told else not manifest.class_for(name))]:
         raise DataError(
             f"dataset {manifest.name}: {root} has folders that are none of its {len(manifest.classes)} classes: "
             f"{first_few(unknown)}: remove them or give the right folder"
         )
-    meaning = class_ids_of(manifest, folders, str(root))
+    meaning = told or class_ids_of(manifest, folders, str(root))
     found = sorted(
         (f"{name}/{inside}", meaning[name]) for name in folders for inside in _images(f"{root}/{name}")
     )
@@ -60,6 +63,24 @@ def read_root(manifest: Manifest, root: Path) -> Classification:
     ids = tuple(image_id for image_id, _ in found)
     check_unicode(ids, f"dataset {manifest.name}: the file name")
     return classification(manifest, ImageFiles(root, ids), [class_id for _, class_id in found])
+
+
+def _told(manifest: Manifest, path: Path) -> dict[str, str]:
+    """Class id by folder. Raises DataError for a table that does not name every class of the manifest once."""
+    told: dict[str, str] = {}
+    for number, line in read_lines(path, "class table"):
+        name, tab, class_id = line.partition("\t")
+        if not tab or name in told or class_id not in manifest.classes:
+            raise DataError(
+                f"class table {path}, line {number}: no folder and class id of {manifest.name}, or one again"
+            )
+        told[name] = class_id
+    if set(told.values()) != manifest.classes.keys():
+        raise DataError(
+            f"class table {path} names {len(set(told.values()))} classes, {manifest.name} has {len(manifest.classes)}: "
+            "export it again"
+        )
+    return told
 
 
 def _root(manifest: Manifest, folder: Path, depth: int = 2) -> Path | None:

@@ -19,6 +19,7 @@ from hierbench.data.manifests import Manifest
 from hierbench.data.readers._files import find_root, first_few, list_files, listed_images, needed, read_lines
 from hierbench.data.readers._labels import class_ids_of, classification
 from hierbench.errors import DataError
+from hierbench.files import text_lines
 
 NAME = "sun397"
 LIST = ("Partitions/Testing_01.txt", "SUN397/Partitions/Testing_01.txt", "Testing_01.txt")
@@ -64,7 +65,7 @@ def split_list(name: str) -> dict[str, frozenset[bytes]] | None:
     path = Path(str(resources.files("hierbench.data_manifests"))) / "splits" / f"{name}.tsv"
     if not path.is_file():
         return None
-    rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
+    rows = (line.split("\t") for line in text_lines(path.read_text(encoding="utf-8")))
     return {class_id: _cut(base64.b64decode(packed)) for class_id, packed in rows}
 
 

@@ -16,10 +16,12 @@ from pathlib import Path
 
 from hierbench.data.datasets import Classification
 from hierbench.data.manifests import Manifest
-from hierbench.data.readers._files import first_there, read_lines, subfolders
+from hierbench.data.readers import _json
+from hierbench.data.readers._files import all_of, first_there, read_lines, subfolders
 from hierbench.data.readers._labels import SERVED, by_names, classification
 from hierbench.data.readers._tfds_order import slice_of, split_of
 from hierbench.errors import DataError
+from hierbench.files import regular_file
 
 NAME = "tfds"
 DEPTH = 4  # DATASET/CONFIG/VERSION below a data folder
@@ -113,11 +115,11 @@ def _indexed(
     """The split's shards, and label, file name and place of every example of the slice."""
     split, start, stop = split_of(manifest.split)
     by_split: dict[str, dict[int, Path]] = {}
-    total: dict[str, int] = {}
+    totals: dict[str, set[int]] = {}
     for path in root.glob("*.tfrecord-*"):
         if name := _SHARD.fullmatch(path.name):
             by_split.setdefault(name["split"], {})[int(name["number"])] = path
-            total[name["split"]] = int(name["count"])
+            totals.setdefault(name["split"], set()).add(int(name["count"]))
     if split not in by_split:
         split = next(
             (other for other in ("test", "validation") if other in by_split and not (start or stop)), ""
@@ -126,20 +128,37 @@ def _indexed(
             raise DataError(
                 f"dataset {manifest.name}: {root} has no shards of the split {split_of(manifest.split)[0]}"
             )
-    if missing := sorted(set(range(total[split])) - by_split[split].keys()):
-        raise DataError(f"dataset {manifest.name}: shard {missing[0]} of {total[split]} is missing in {root}")
-    shards = [by_split[split][number] for number in range(total[split])]
-    rows = [
-        (label, name, (number, offset, size))
-        for number, shard in enumerate(shards)
-        for label, name, offset, size in _examples(shard)
-    ]
+    shards = all_of(manifest, root, by_split[split], totals[split])
+    lengths = _lengths(root, split)
+    rows = []
+    for number, shard in enumerate(shards):
+        found = [(label, name, (number, offset, size)) for label, name, offset, size in _examples(shard)]
+        if lengths and (number >= len(lengths) or lengths[number] != len(found)):
+            told = lengths[number] if number < len(lengths) else "no"
+            raise DataError(
+                f"dataset {manifest.name}: {shard} has {len(found)} examples, dataset_info.json says {told}: "
+                "fetch it again"
+            )
+        rows += found
     return shards, rows[slice_of(start, stop, len(rows))]
+
+
+def _lengths(root: Path, split: str) -> list[int]:
+    """Examples of each shard of a split as dataset_info.json has them; empty where it does not say."""
+    path = root / "dataset_info.json"
+    if not path.exists():
+        return []
+    told = _json.load(path, "dataset description")
+    try:
+        (found,) = [part for part in told["splits"] if part["name"] == split] if "splits" in told else [{}]
+        return [int(length) for length in found.get("shardLengths", ())]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DataError(f"dataset description {path} is damaged: fetch it again") from error
 
 
 def _examples(shard: Path) -> Iterator[tuple[int, str, int, int]]:
     """Label, file name (or ""), offset and size of every record of a file; image bytes are passed over."""
-    with open(shard, "rb") as file:
+    with open(regular_file(shard, "shard"), "rb") as file:
         if not file.seek(0, 2):
             return
         view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))  # let go with its last slice

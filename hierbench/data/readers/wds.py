@@ -1,6 +1,7 @@
 """Reads WebDataset shards in the layout of `clip-benchmark/wds_*`: `test/0.tar` with KEY.jpg and KEY.cls or KEY.txt.
 
-`KEY.cls` holds a number whose name is that line of `classnames.txt` (from 0); `KEY.txt` holds captions, one a line.
+`KEY.cls` holds a number whose name is that line of `classnames.txt` (from 0); `KEY.txt` holds captions, one a line;
+`KEY.npy` holds a 0 or 1 a class (`dataset_type.txt` then says multilabel), in our own exports `KEY.ignored.npy` too.
 Where `class_ids.txt` lies beside it, that says what the numbers mean: an export under the released protocol has the
 released names, some of which stand for the wrong class.
 Archives are never unpacked: images are read from where they lie in them.
@@ -8,21 +9,31 @@ Archives are never unpacked: images are read from where they lie in them.
 
 from __future__ import annotations
 
+import io
 import re
 import tarfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hierbench.data.datasets import Classification, Retrieval
+import numpy as np
+
+from hierbench.data.datasets import Classification, MultiLabel, Retrieval
 from hierbench.data.manifests import Manifest
-from hierbench.data.readers._files import first_there, read_text, subfolders
-from hierbench.data.readers._labels import SERVED, by_names, classification
+from hierbench.data.readers._files import first_there, read_lines, read_text, subfolders
+from hierbench.data.readers._labels import SERVED, by_names, class_ids_of, classification
+from hierbench.data.readers._multilabel import multilabel
 from hierbench.data.readers._retrieval import retrieval
 from hierbench.errors import DataError
+from hierbench.files import regular_file, text_lines
 
 NAME = "wds"
 IMAGES = ("jpg", "jpeg", "png", "webp")
+KINDS = {"retrieval": "txt", "multilabel": "npy"}  # task -> suffix of the annotation; of the others cls
+IGNORED = "ignored.npy"
 NAMES = ("class_ids.txt", "../class_ids.txt", "classnames.txt", "../classnames.txt")
+
+Place = tuple[int, int, int]  # shard, offset, size
 
 
 @dataclass(frozen=True)
@@ -31,7 +42,7 @@ class TarImages:
 
     shards: tuple[Path, ...]
     ids: tuple[str, ...]
-    places: tuple[tuple[int, int, int], ...] = field(repr=False)  # of each id: shard, offset, size
+    places: tuple[Place, ...] = field(repr=False)  # of each id
     _row: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self):
@@ -45,21 +56,24 @@ class TarImages:
 
 def fits(manifest: Manifest, folder: Path) -> bool:
     """Whether numbered tar files lie in the folder, in `test/` or in another folder just below."""
-    return bool(SERVED & set(manifest.tasks) and _shards(folder)[1])
+    root, shards = _shards(folder) if {*SERVED, "multilabel"} & set(manifest.tasks) else (folder, [])
+    return bool(shards) and ("multilabel" not in manifest.tasks or _type(root) == "multilabel")
 
 
-def read(manifest: Manifest, folder: Path) -> Classification | Retrieval:
-    """Samples in the order of the shards. Raises DataError: damaged archives, samples without image, label or
-    captions, no `classnames.txt`, labels outside of it, names that are no classes.
+def read(manifest: Manifest, folder: Path) -> Classification | MultiLabel | Retrieval:
+    """Samples in the order of the shards. Raises DataError: damaged archives, another number of shards than
+    `nshards.txt` says, keys that repeat, samples without image, label or captions, no table of names or one of another
+    length than there are classes, labels outside of it, names that are no classes.
     """
     root, shards = _shards(folder)
     if not shards:
         raise DataError(f"dataset {manifest.name}: {folder} has no shards such as test/0.tar")
-    captioned = "retrieval" in manifest.tasks
-    kind = "txt" if captioned else "cls"
+    _check_count(manifest, root, len(shards))
+    kind = next((k for task, k in KINDS.items() if task in manifest.tasks), "cls")
     ids: list[str] = []
-    places: list[tuple[int, int, int]] = []
-    texts: list[str] = []
+    places: list[Place] = []
+    annotations: list[bytes] = []
+    ignored: list[bytes | None] = []
     for number, shard in enumerate(shards):
         for key, parts in _samples(shard).items():
             image = next((suffix for suffix in IMAGES if suffix in parts), None)
@@ -70,31 +84,99 @@ def read(manifest: Manifest, folder: Path) -> Classification | Retrieval:
                 )
             ids.append(f"{shard.stem}/{key}.{image}")
             places.append((number, *parts[image]))
-            try:
-                texts.append(_read(shard, *parts[kind]).decode())
-            except UnicodeDecodeError:
-                raise DataError(
-                    f"sample {key} of {shard}: its .{kind} is not UTF-8 text: fetch it again"
-                ) from None
+            annotations.append(_read(shard, *parts[kind]))
+            ignored.append(_read(shard, *parts[IGNORED]) if IGNORED in parts else None)
     images = TarImages(tuple(shards), tuple(ids), tuple(places))
-    if captioned:
-        captions = [[line for line in text.splitlines() if line.strip()] for text in texts]
+    if kind == "npy":
+        return _several(manifest, root, images, annotations, ignored)
+    texts = [_text(content, image_id, kind) for image_id, content in zip(ids, annotations, strict=True)]
+    if kind == "txt":
+        captions = [[line for line in text_lines(text) if line.strip()] for text in texts]
         return retrieval(manifest, images, captions, str(root))
-    names = first_there(root, NAMES)
-    if names is None:
-        raise DataError(
-            f"dataset {manifest.name}: {root} has no classnames.txt, which says what its labels mean: fetch it too"
-        )
+    table, names = _names(manifest, root, NAMES)
     labels = []
     for image_id, text in zip(ids, texts, strict=True):
-        if not re.fullmatch(r"-?\d{1,9}", text.strip()):
+        if not re.fullmatch(r"-?[0-9]{1,9}", text.strip()):
             raise DataError(
                 f"dataset {manifest.name}: the label of {image_id} is {text.strip()[:20]!r}, no number"
             )
         labels.append(int(text))
-    lines = [line.strip() for line in read_text(names, "class names").splitlines()]
-    class_ids = by_names(manifest, lines, labels, f"the names in {names}")
-    return classification(manifest, images, class_ids)
+    return classification(manifest, images, by_names(manifest, names, labels, f"the names in {table}"))
+
+
+def _several(
+    manifest: Manifest,
+    root: Path,
+    images: TarImages,
+    present: Sequence[bytes],
+    ignored: Sequence[bytes | None],
+) -> MultiLabel:
+    """Images with a vector of zeros and ones each, a place a class."""
+    table, names = _names(manifest, root, NAMES)
+    words = names
+    if manifest.classes:
+        by_names(manifest, names, (), f"the names in {table}")
+        meaning = class_ids_of(manifest, names, f"the table {table}")
+        words = [meaning[name] for name in names]
+
+    def labels(vectors: Sequence[bytes | None]) -> list[list[str]]:
+        found = []
+        for image_id, content in zip(images.ids, vectors, strict=True):
+            vector = (
+                _vector(content, len(words), image_id) if content is not None else np.zeros(len(words), bool)
+            )
+            found.append([words[k] for k in np.flatnonzero(vector).tolist()])
+        return found
+
+    without = labels(ignored) if any(content is not None for content in ignored) else None
+    return multilabel(manifest, images, labels(present), ignored=without, class_ids=words)
+
+
+def _names(manifest: Manifest, root: Path, places: Sequence[str]) -> tuple[Path, list[str]]:
+    """The table that says what the numbers mean, and its lines."""
+    path = first_there(root, places)
+    if path is None:
+        raise DataError(
+            f"dataset {manifest.name}: {root} has no classnames.txt, which says what its labels mean: fetch it too"
+        )
+    return path, [line for _, line in read_lines(path, "class names")]
+
+
+def _vector(content: bytes, count: int, image_id: str) -> np.ndarray:
+    try:
+        vector = np.load(io.BytesIO(content), allow_pickle=False)
+    except Exception as error:  # numpy raises nearly anything on corrupt input
+        raise DataError(f"the labels of {image_id} are no numpy array: fetch it again") from error
+    if getattr(vector, "shape", None) != (count,) or not np.isin(vector, (0, 1)).all():
+        raise DataError(
+            f"the labels of {image_id} are not {count} zeros and ones, one a class: fetch it again"
+        )
+    return vector
+
+
+def _text(content: bytes, image_id: str, kind: str) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise DataError(f"sample {image_id}: its .{kind} is not UTF-8 text: fetch it again") from None
+
+
+def _type(root: Path) -> str:
+    path = first_there(root, ("dataset_type.txt", "../dataset_type.txt"))
+    return read_text(path, "dataset type").strip() if path else ""
+
+
+def _check_count(manifest: Manifest, root: Path, count: int) -> None:
+    """Raise DataError where another number of shards lies there than was written."""
+    path = root / "nshards.txt"
+    if not path.exists():
+        return
+    told = read_text(path, "number of shards").strip()
+    if told != str(count):
+        raise DataError(
+            f"dataset {manifest.name}: {root} has {count} shards, its nshards.txt says {told[:20]!r}: some are "
+            "missing, or left over from another version; fetch it again into an empty folder"
+        )
 
 
 def _shards(folder: Path) -> tuple[Path, list[Path]]:
@@ -108,17 +190,26 @@ def _shards(folder: Path) -> tuple[Path, list[Path]]:
 
 
 def _samples(shard: Path) -> dict[str, dict[str, tuple[int, int]]]:
-    """Offset and size by suffix of every key of an archive, in its order."""
+    """Offset and size by suffix of every key of an archive, in its order; a key ends at a file name's first dot."""
     found: dict[str, dict[str, tuple[int, int]]] = {}
     try:
-        length = shard.stat().st_size
+        length = regular_file(shard, "archive").stat().st_size
         with tarfile.open(shard, "r:") as archive:
             for member in archive:
-                key, _, suffix = member.name.removeprefix("./").partition(".")
-                if member.isfile():
-                    found.setdefault(key, {})[suffix.lower()] = (member.offset_data, member.size)
-                    if member.offset_data + member.size > length:
-                        raise tarfile.ReadError("it ends within a member")
+                above, slash, base = member.name.removeprefix("./").rpartition("/")
+                stem, _, suffix = base.partition(".")
+                if (
+                    not member.isfile() or not stem or not suffix
+                ):  # `._1.jpg` is macOS' description of another file
+                    continue
+                if member.offset_data + member.size > length:
+                    raise tarfile.ReadError("it ends within a member")
+                parts = found.setdefault(f"{above}{slash}{stem}", {})
+                if suffix.lower() in parts:
+                    raise DataError(
+                        f"archive {shard} holds {member.name} twice, or two samples of that key: number them apart"
+                    )
+                parts[suffix.lower()] = (member.offset_data, member.size)
     except (OSError, tarfile.TarError) as error:
         raise DataError(f"archive {shard} is damaged ({error}): fetch it again") from error
     return found

@@ -26,6 +26,9 @@ TERMS: dict[str, type[Term]] = {
 """Term names of configs. The next paper's loss is one class and one line here."""
 
 
+MAX_WEIGHT = 1_000_000
+
+
 @dataclass(frozen=True)
 class Weighted:
     """A term and its weight in the total."""
@@ -58,11 +61,13 @@ def total_loss(terms: Sequence[Weighted], batch: Embedded) -> tuple[Tensor, dict
 
 def _build(entry: dict[str, Any]) -> Weighted:
     name = entry.pop("term", None)
-    if name not in TERMS:
-        raise UsageError(f"objective: no term {name!r}, known: {', '.join(TERMS)}")
+    if not isinstance(name, str) or name not in TERMS:
+        raise UsageError(f"objective: no term {str(name)[:80]!r}, known: {', '.join(TERMS)}")
     weight = entry.pop("weight", 1.0)
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
-        raise UsageError(f"objective term {name}: weight must be a number of at least 0, got {weight!r}")
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= MAX_WEIGHT:
+        raise UsageError(
+            f"objective term {name}: weight must be a number from 0 to {MAX_WEIGHT:,}, got {str(weight)[:40]}"
+        )
     try:
         return Weighted(TERMS[name](**entry), float(weight))
     except ValidationError as error:

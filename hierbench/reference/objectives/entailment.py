@@ -19,8 +19,8 @@ ACROSS, WITHIN = 0.7, 1.2  # aperture factors η of HyCoCLIP across and within m
 
 RelationName = Literal["text_image", "box_text_image", "cross_image", "cross_text"]
 FOUR: tuple[RelationName, ...] = ("text_image", "box_text_image", "cross_image", "cross_text")
-Relations = Annotated[tuple[RelationName, ...], Field(min_length=1)]
-AtLeastZero = Annotated[float, Field(ge=0)]
+Relations = Annotated[tuple[RelationName, ...], Field(min_length=1, max_length=16)]
+AtLeastZero = Annotated[float, Field(ge=0, le=1000)]
 
 
 @plain_dataclass(frozen=True)
@@ -120,7 +120,7 @@ class AdaptiveEntailment(_Entailment):
 
     relations: Relations = FOUR
     weighting: Literal["cosine", "distance", "none"] = "cosine"
-    beta: Annotated[float, Field(gt=0)] = 1.0
+    beta: Annotated[float, Field(gt=0, le=1000)] = 1.0
     factor: AtLeastZero = 0.5
 
     def __call__(self, batch: Embedded) -> tuple[Tensor, Mapping[str, Tensor]]:

@@ -18,7 +18,7 @@ LEAST_NORM = 1e-8  # keeps the logarithm of an embedding at the origin finite
 class NormRegulariser:
     """Mean of ‖x̃‖² − log‖x̃‖ over all embeddings of the batch (ARGENT §4); least at ‖x̃‖ = √½."""
 
-    members: Annotated[tuple[Item, ...], Field(min_length=1)] = ("image", "text", *PARTS)
+    members: Annotated[tuple[Item, ...], Field(min_length=1, max_length=16)] = ("image", "text", *PARTS)
 
     label: ClassVar[str] = "norm"
     needs_cones: ClassVar[bool] = True

@@ -7,7 +7,7 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms import v2
 
-from hierbench.reference.training.config import DataConfig
+from hierbench.reference.schema import DataConfig
 
 
 class Augment:

@@ -21,9 +21,9 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from hierbench.data.images import decode
 from hierbench.errors import DataError
 from hierbench.reference.packing import Pack, pack
+from hierbench.reference.schema import DataConfig
 from hierbench.reference.tokenizer import tokenize
 from hierbench.reference.training.augment import Augment
-from hierbench.reference.training.config import DataConfig
 from hierbench.reference.training.shards import (
     RawSample,
     Stream,
@@ -104,7 +104,8 @@ class Batches(IterableDataset):
         reader = (self.start + worker) % workers  # readers keep their identity over resumes
         tally: Counter = Counter()
         if self.shards is None:
-            samples = enumerate(self._miniature(self.start + worker, workers))
+            read_before = self.consumed.get(reader, 0)
+            samples = enumerate(self._miniature(self.start + worker, workers), read_before + 1)
         else:
             reader += self.rank * workers
             samples = self._from_shards(Stream(reader, self.world * workers), tally)

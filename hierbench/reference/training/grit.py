@@ -3,6 +3,9 @@
 In: KEY.jpg, KEY.json (`caption`; `noun_chunks` and `ref_exps`: lists of [start, end, x1, y1, x2, y2, score], character
 offsets into the caption, coordinates as shares of the image). Out, as HyCoCLIP's preparation names them: KEY.child.jpg,
 KEY.child.txt, KEY.numparents.txt, KEY.parentNNN.jpg, KEY.parentNNN.txt; child = the whole image, parents = its boxes.
+
+Boxes refer to the pixels as they are stored, as far as can be told: the detector behind GRIT knew no EXIF orientation.
+So they are cut out first and then turned upright, as the whole image is when it is read.
 """
 
 from __future__ import annotations
@@ -20,13 +23,13 @@ from typing import Any
 
 from PIL import Image
 
-from hierbench.data.images import MAX_ASPECT, decode
+from hierbench.data.images import MAX_ASPECT, decode_stored
 from hierbench.errors import DataError, OutputError, UsageError
 from hierbench.files import replacing
 from hierbench.pool import each
 from hierbench.progress import Progress, choose
 
-FORMAT = 1
+FORMAT = 2
 """Of shards and reports; rises when the same input would give other bytes."""
 
 JPEG_QUALITY = 95
@@ -198,7 +201,7 @@ def _prepared(
         samples["no caption"] += 1
         return None
     try:
-        image = decode(content, "in a raw tar")
+        image, turn = decode_stored(content, "in a raw tar")
     except DataError:
         samples["damaged image"] += 1
         return None
@@ -212,7 +215,8 @@ def _prepared(
         "numparents.txt": str(len(parts)).encode(),
     }
     for index, (phrase, box) in enumerate(parts):
-        prepared[f"parent{index:03d}.jpg"] = _jpeg(image.crop(box))
+        part = image.crop(box)
+        prepared[f"parent{index:03d}.jpg"] = _jpeg(part if turn is None else part.transpose(turn))
         prepared[f"parent{index:03d}.txt"] = phrase.encode("utf-8", "replace")
     return prepared
 

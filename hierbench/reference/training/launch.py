@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from hierbench.errors import HierbenchError
-from hierbench.reference.configuration import ReferenceConfig
+from hierbench.reference.schema import ReferenceConfig
 from hierbench.reference.training.loop import Processes, pick_device, train
 
 LOST = ("gloo", "peer", "connection", "store", "timed out")

@@ -24,15 +24,17 @@ import yaml
 from torch import Tensor, nn
 
 from hierbench.errors import HierbenchError, UsageError
-from hierbench.files import replacing
-from hierbench.reference.configuration import ReferenceConfig, build
+from hierbench.files import replacing, safe_name
+from hierbench.reference.configuration import build
 from hierbench.reference.model import ReferenceModel
+from hierbench.reference.schema import ReferenceConfig
 from hierbench.reference.training import state as checkpoints
 from hierbench.reference.training.batches import Batches, TrainingBatch, loader
 from hierbench.reference.training.gather import gather_rows
 from hierbench.reference.training.logs import Logs
 from hierbench.reference.training.optimiser import build_optimiser
 from hierbench.reference.training.schedule import learning_rate_factor
+from hierbench.yaml_files import read_yaml
 
 AUTOCAST = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -214,7 +216,8 @@ def train(
     )
     if lead and not resume:  # nothing is left of a run that could not begin
         with replacing(out / "config.yaml") as temporary:
-            temporary.write_text(yaml.safe_dump(_recorded(config, processes), sort_keys=False), "utf-8")
+            recorded = yaml.safe_dump(_recorded(config, out, processes), sort_keys=False, allow_unicode=True)
+            temporary.write_text(recorded, "utf-8")
     logs = Logs(out, steps=settings.steps, start=start, quiet=quiet) if lead else None
     began, at = time.monotonic(), start
     try:
@@ -255,15 +258,17 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _recorded(config: ReferenceConfig, processes: Processes) -> dict[str, Any]:
-    """What config.yaml says."""
-    return json.loads(config.model_dump_json()) | {"processes": processes.world}
+def _recorded(config: ReferenceConfig, out: Path, processes: Processes) -> dict[str, Any]:
+    """What config.yaml says: the whole config, the run's name, and how many processes it has."""
+    given = config.name if config.processes is None else None  # of another run's file the name is that run's
+    name = given or safe_name(out.resolve().name or "run")
+    return json.loads(config.model_dump_json()) | {"name": name, "processes": processes.world}
 
 
 def _look_into(config: ReferenceConfig, out: Path, resume: bool, processes: Processes):
     """(first step, checkpoint or None) of the folder of a run."""
     recorded = out / "config.yaml"
-    wanted = _recorded(config, processes)
+    wanted = _recorded(config, out, processes)
     if not resume:
         if processes.rank == 0 and recorded.exists():  # in another process it may be this run's
             raise UsageError(
@@ -272,8 +277,9 @@ def _look_into(config: ReferenceConfig, out: Path, resume: bool, processes: Proc
         return 0, None
     if not recorded.exists():
         raise UsageError(f"nothing to resume in {out}: it has no config.yaml")
-    before = yaml.safe_load(recorded.read_text(encoding="utf-8"))
-    changed = [key for key in sorted({*before, *wanted}) if before.get(key) != wanted.get(key)]
+    before = read_yaml(recorded, "config", UsageError)
+    keys = sorted({*before, *wanted} - {"name"})  # a folder may have been moved
+    changed = [key for key in keys if before.get(key) != wanted.get(key)]
     if changed:
         raise UsageError(f"{out} was begun with another config, it differs in: {', '.join(changed)}")
     found = checkpoints.saved(out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from hierbench.reference.training.config import TrainConfig
+from hierbench.reference.schema import TrainConfig
 
 
 def build_optimiser(model: torch.nn.Module, config: TrainConfig) -> torch.optim.AdamW:

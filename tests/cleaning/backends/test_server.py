@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import io
 import json
 import math
 import threading
@@ -11,14 +12,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from hierbench.cleaning import sources
 from hierbench.cleaning.backends import open_cast, prompts, remembered, server
 from hierbench.cleaning.roles import Embedder, Pair, Question, Reranker, Verifier
 from hierbench.cleaning.select import Rules
+from hierbench.data.images import decode
 from hierbench.errors import DataError, ServerError, UsageError
 
-PNG = b"\x89PNG"
 MODELS = {"verifier": "V", "embedder": "E", "reranker": "R"}
 WIDTH = 5
 
@@ -160,7 +162,13 @@ def cast(fake, **options):
     )
 
 
-IMAGES = [PNG + bytes([number]) for number in range(5)]
+def encoded(image, kind="PNG", **options):
+    out = io.BytesIO()
+    image.save(out, kind, **options)
+    return out.getvalue()
+
+
+IMAGES = [encoded(Image.new("RGB", (3, 2), (number, 0, 9))) for number in range(5)]
 QUESTIONS = [Question(f"is it {n}?", IMAGES[n % 5]) for n in range(12)] + [Question("text alone?")]
 PAIRS = [Pair(IMAGES[n % 3], f"caption {n}") for n in range(70)] + [Pair(IMAGES[4], "another")]
 TEXTS = [f"text {n}" for n in range(8)]
@@ -206,8 +214,9 @@ def test_requests(fake):
     for path, body in fake.bodies:
         by_path.setdefault(path, []).append(body)
     chat = next(b for b in by_path["/v1/chat/completions"] if len(b["messages"][0]["content"]) == 2)
-    assert {key: chat[key] for key in ("model", "max_tokens", "temperature", "logprobs", "top_logprobs")} == {
-        "model": "V", "max_tokens": 1, "temperature": 0, "logprobs": True, "top_logprobs": 20,
+    assert {key: value for key, value in chat.items() if key != "messages"} == {
+        "model": "V", "max_tokens": 1, "logprobs": True, "top_logprobs": 20, "temperature": 1, "top_p": 1, "top_k": -1,
+        "min_p": 0, "repetition_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0,
     }  # fmt: skip
     assert chat["messages"][0]["content"][0]["image_url"]["url"].startswith("data:image/png;base64,")
     embed = by_path["/v1/embeddings"][0]
@@ -454,7 +463,7 @@ def test_identity(fake):
     identity = cast(fake).reranker.identity
     assert identity == {
         "model": "R", "revision": "/models/R", "prompt_hash": prompts.prompt_hash("reranker"), "backend": "server",
-        "dtype": "as served",
+        "dtype": "as served", "images": "8-bit upright PNG",
     }  # fmt: skip
 
 
@@ -474,15 +483,56 @@ def test_addresses_and_options(fake):
     assert played.reranker.relevance([]).shape == (0,)
 
 
-def test_images_of_other_kinds_are_sent_as_png(fake, scenes):
-    import io
+def pictures():
+    """Name -> (file, the pixels it shows, worked out by hand): red, green, blue from left to right, mostly."""
+    red, green, blue = (255, 0, 0), (0, 255, 0), (0, 0, 255)
+    row = Image.new("RGB", (3, 1))
+    row.putdata([red, green, blue])
+    wide = row.resize((48, 16), Image.Resampling.NEAREST)  # JPEG's blocks of one colour each
+    turned = Image.Exif()
+    turned[0x0112] = 6  # to be turned clockwise: what is left comes to the top
+    deep = Image.fromarray(np.array([[0, 0x1234, 0xFFFF]], np.uint16))
+    palette = Image.new("P", (3, 1))
+    palette.putpalette([*red, *green, *blue])
+    palette.putdata([0, 1, 2])
+    across, down = [[red, green, blue]], [[red], [green], [blue]]
+    return {
+        "plain": (encoded(row), across),
+        "stored as BMP": (encoded(row, "BMP"), across),
+        "EXIF in a JPEG": (encoded(wide, "JPEG", quality=100, subsampling=0, exif=turned), down),
+        "EXIF in a PNG": (encoded(row, exif=turned), down),
+        "16 bits": (encoded(deep), [[(0,) * 3, (0x12,) * 3, (255,) * 3]]),
+        "palette": (encoded(palette), across),
+        "CMYK": (encoded(Image.new("CMYK", (2, 1), (0, 255, 255, 0)), "TIFF"), [[red, red]]),
+        "transparent": (encoded(Image.new("RGBA", (1, 1), (*red, 0))), [[red]]),
+        "one colour transparent": (encoded(row, transparency=red), across),
+        "profiled": (encoded(row, icc_profile=b"none that anyone could read"), across),
+    }
 
-    from PIL import Image
 
-    out = io.BytesIO()
-    Image.open(io.BytesIO(scenes[0][0])).save(out, "BMP")
+@pytest.mark.parametrize("name", pictures())
+def test_servers_are_sent_the_pixels_that_a_model_in_this_process_sees(fake, name):
+    stored, shown = pictures()[name]
     played = cast(fake)
-    played.embedder.embed_images([out.getvalue()])
-    assert picture(fake.bodies[-1][1]["messages"][1]["content"]).startswith(PNG)
+    played.embedder.embed_images([stored])
+    played.verifier.probability_of_yes([Question("?", stored)])
+    played.reranker.relevance([Pair(stored, "x")])
+    sent = [
+        picture(body["text_1"]["content"] if "text_1" in body else body["messages"][-1]["content"])
+        for _, body in fake.bodies
+    ]
+    assert len(sent) == 3
+    for content in sent:
+        assert (content == stored) == (name == "plain")
+        read = Image.open(io.BytesIO(content))
+        assert (read.format, read.mode, dict(read.getexif()), read.info) == ("PNG", "RGB", {}, {})
+        seen = decode(stored, name)
+        np.testing.assert_array_equal(np.asarray(read), np.asarray(seen))
+        found = read if read.size[0] < 4 and read.size[1] < 4 else read.reduce(16)
+        np.testing.assert_allclose(np.asarray(found), shown, atol=3)  # JPEG rounds colours
+
+
+def test_what_is_no_image_is_not_sent(fake):
     with pytest.raises(DataError, match="not a readable"):
-        played.embedder.embed_images([b"no image"])
+        cast(fake).embedder.embed_images([b"no image"])
+    assert not fake.bodies

@@ -1,0 +1,151 @@
+"""`hierbench analyze` from the command line: one's own images and captions, and what a geometry cannot answer."""
+
+import csv
+import json
+
+import pytest
+
+from hierbench.miniature.datasets import dataset
+
+SOME = ("--limit", 12, "--device", "cpu", "--json")
+
+FLAT = '''"""A flat space with an origin, lengths and no angles."""
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+
+from hierbench.model_adapters import random
+
+
+@dataclass(frozen=True)
+class Flat:
+    name: ClassVar[str] = "flat"
+    has_origin: ClassVar[bool] = True
+    has_cones: ClassVar[bool] = CONES
+
+    def describe(self):
+        return {"name": "flat"}
+
+    def lift(self, tangent):
+        return tangent
+
+    def mean(self, tangents):
+        return tangents.mean(-2)
+
+    def similarity(self, a, b, *, paired=False):
+        return -self.distance(a, b, paired=paired)
+
+    def distance(self, a, b, *, paired=False):
+        return (a - b).norm(dim=-1) if paired else torch.cdist(a, b)
+
+    def radius(self, points, *, root=None):
+        return points.norm(dim=-1)
+
+    def exterior_angle(self, general, specific, *, paired=False, root=None):
+        raise NotImplementedError
+
+    half_aperture = entailment = exterior_angle
+
+
+def load(checkpoint=None, **options):
+    return replace(random.load(checkpoint, **options), geometry=Flat())
+'''
+
+
+def rows(path):
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def picture(tmp_path):
+    images = dataset("miniature-chains").images
+    (tmp_path / "pictures").mkdir()
+    path = tmp_path / "pictures" / "mine.png"
+    path.write_bytes(images.read(images.ids[3]))
+    return path
+
+
+def test_an_image_of_ones_own_by_path(hierbench, picture, tmp_path):
+    """The same picture as a file and as an image of the dataset meets the same captions."""
+    done = hierbench(
+        "analyze", "traversal", "random", "--image", picture, "--all-captions", "-o", "own", *SOME
+    )
+    assert done.status == 0, done.err
+    own = json.loads(done.out)["rows"]
+    assert {row["image"] for row in own} == {str(picture)}
+    assert own[-1]["caption"] == "[ROOT]"
+    assert [row["caption"] for row in rows(tmp_path / "own" / "traversal.csv")] == [r["caption"] for r in own]
+    ids = dataset("miniature-chains").limited(12).images.ids
+    done = hierbench(
+        "analyze", "traversal", "random", "--image", ids[0], "--image", "pictures/mine.png", "--all-captions",
+        "-o", "both", *SOME,
+    )  # fmt: skip
+    assert done.status == 0, done.err
+    both = json.loads(done.out)["rows"]
+    assert list(dict.fromkeys(row["image"] for row in both)) == [ids[0], "pictures/mine.png"]
+    assert [row["caption"] for row in both if row["image"] != ids[0]] == [row["caption"] for row in own]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--image", "nowhere.png"), "no image 'nowhere.png': it is no file, and miniature-chains has test-"),
+        (("--captions", "nowhere.txt"), "--captions nowhere.txt: there is no such file"),
+        (("--image", "empty.png"), "empty.png is empty (0 bytes)"),
+    ],
+)
+def test_bad_images_and_captions_are_one_line(hierbench, tmp_path, words, says):
+    (tmp_path / "empty.png").write_bytes(b"")
+    done = hierbench("analyze", "traversal", "random", *words, *SOME)
+    assert done.status == 2
+    assert says in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("cones", [True, False])
+def test_a_geometry_without_angles(hierbench, tmp_path, cones):
+    name = f"flat_{cones}".lower()
+    (tmp_path / f"{name}.py").write_text(FLAT.replace("CONES", str(cones)))
+    words = ("analyze", "traversal", name, "--adapter", f"{name}.py", "--count", 2, "-o", "out", *SOME)
+    done = hierbench(*words)
+    if cones:  # it says that it has them, and cannot tell which
+        assert done.status == 2
+        assert "the geometry 'flat' has no angles, by which cones are told: use --all-captions" in done.err
+        assert len(done.err.splitlines()) == 1
+        done = hierbench(*words, "--all-captions")
+    assert done.status == 0, done.err
+    found = json.loads(done.out)["rows"]
+    assert {row["within_cones"] for row in found} == {False}
+    assert found[-1]["caption"] == "[ROOT]"
+    done = hierbench("analyze", "uncertainty", name, "--adapter", f"{name}.py", "-o", "out", *SOME)
+    assert done.status == 0, done.err  # it has an origin, and lengths
+
+
+def test_uncertainty_says_where_a_model_was_not_trained_with_it(hierbench, tmp_path):
+    done = hierbench("analyze", "uncertainty", "random", "-o", "out", *SOME)
+    assert done.status == 0, done.err
+    assert {row["trained"] for row in json.loads(done.out)["rows"]} == {False}
+    assert "random was not trained with this uncertainty" in done.err
+    assert "uncertainty (the model was not trained with it)" in rows(tmp_path / "out" / "uncertainty.csv")[0]
+    done = hierbench("analyze", "uncertainty", "random:sphere", "-o", "out", *SOME)
+    assert done.status == 2
+    assert "in the geometry 'sphere' norms say nothing" in done.err
+    done = hierbench("analyze", "uncertainty", "miniature-uncha", "-o", "out", *SOME)
+    assert done.status == 0, done.err
+    assert {row["trained"] for row in json.loads(done.out)["rows"]} == {True}
+    assert set(rows(tmp_path / "out" / "uncertainty.csv")[0]) == {"group", "item", "uncertainty"}
+
+
+def test_where_no_cone_holds_the_way_the_nearest_captions_are_met(hierbench):
+    """The built-in ARGENT is trained by angles: captions' cones are narrower than the angles to its images."""
+    done = hierbench("analyze", "traversal", "miniature-argent", "--count", 3, "-o", "out", *SOME)
+    assert done.status == 0, done.err
+    found = json.loads(done.out)["rows"]
+    for image in {row["image"] for row in found}:
+        met = [row["caption"] for row in found if row["image"] == image]
+        assert len(met) > 1
+        assert met[-1] == "[ROOT]"
+    assert {row["within_cones"] for row in found} == {False}
+    assert "from 3 of 3 images to the root: there the nearest captions are shown" in done.err
