@@ -47,6 +47,10 @@ class ServerError(HierbenchError):
     """A server behind which a model runs that does not answer, or not what was asked for."""
 
 
+class JudgeError(HierbenchError):
+    """A model whose answers to questions of known answer show that it cannot play its role in the cleaning."""
+
+
 def one_line(error: BaseException, limit: int = 300) -> str:
     """The error's text as one line of reasonable length, without a terminal's escape codes."""
     text = " ".join(re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", str(error)).split()) or type(error).__name__

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hierbench.contracts import Task
-from hierbench.data.manifests import Manifest, all_manifests
+from hierbench.data.manifests import Manifest, all_manifests, register_manifest
 from hierbench.errors import UsageError
 from hierbench.names import lookup
 from hierbench.plugins import import_entry, module_from_file, package_files, reason
@@ -67,6 +67,25 @@ def task(name: str) -> Task:
 def list_tasks() -> list[Task]:
     """Every registered task, built."""
     return [factory() for factory in task_factories().values()]
+
+
+def register(
+    adapters: Iterable[str | Path] = (),
+    manifests: Iterable[str | Path] = (),
+    task_files: Iterable[str | Path] = (),
+) -> None:
+    """Make a user's own files known to this process: model families, datasets, tasks; a file may be given again.
+
+    Raises UsageError and DataError, as `add_adapter_file`, `register_manifest` and `add_task_file`.
+    """
+    from hierbench.models.families import add_adapter_file
+
+    for path in adapters:
+        add_adapter_file(path)
+    for path in manifests:
+        register_manifest(path)
+    for path in task_files:
+        add_task_file(path)
 
 
 def add_task_file(path: str | Path) -> list[str]:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import logging
+import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from hierbench.errors import CheckpointError, UsageError
+from hierbench.errors import CheckpointError, UsageError, one_line
+from hierbench.reference.checkpoint import check_dtypes, read_state
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -57,3 +63,127 @@ def state_sha256(model: nn.Module) -> str:
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+# ------------------------------------------------------------------------------------ folders of transformers
+
+WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
+
+SAFETENSORS_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I8": "int8"}
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files that hold a folder's weights, sorted. Raises CheckpointError where there are none."""
+    weights = next((found for pattern in WEIGHTS if (found := sorted(folder.glob(pattern)))), None)
+    if not weights:
+        raise CheckpointError(f"{folder} has no weights: expected {' or '.join(WEIGHTS)}")
+    return weights
+
+
+def check_weight_dtypes(folder: Path) -> None:
+    """Refuse weights that transformers would cast to floating point without a word. Raises CheckpointError."""
+    from safetensors import safe_open
+
+    for file in weight_files(folder):
+        if file.suffix == ".safetensors":
+            try:
+                with safe_open(file, "pt") as entries:
+                    dtypes = {name: entries.get_slice(name).get_dtype() for name in entries.keys()}  # noqa: SIM118
+            except Exception as error:
+                raise CheckpointError(
+                    f"{file} is truncated or not a safetensors file: {one_line(error)}"
+                ) from error
+            dtypes = {name: SAFETENSORS_DTYPES.get(dtype, dtype) for name, dtype in dtypes.items()}
+        else:
+            dtypes = {
+                name: str(value.dtype).removeprefix("torch.") for name, value in read_state(file).items()
+            }
+        check_dtypes(
+            {name: dtype for name, dtype in dtypes.items() if not name.endswith("position_ids")}, str(file)
+        )
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """From values in [0, 1] to what a model reads: (gain · x − mean) / std, by channel."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    gain: float = 1.0
+
+    @classmethod
+    def of(cls, processor: Any, folder: Path) -> Scaling:
+        """What an image processor of transformers does to values in 0–255. Raises CheckpointError."""
+        factor = processor.rescale_factor if processor.do_rescale else 1.0
+        mean, std = (0.0,) * 3, (1.0,) * 3
+        try:
+            if processor.do_normalize:
+                mean, std = (
+                    tuple(map(float, values if isinstance(values, list | tuple) else [values] * 3))
+                    for values in (processor.image_mean, processor.image_std)
+                )
+            found = cls(mean, std, 255 * float(factor))
+        except (TypeError, ValueError) as error:
+            raise CheckpointError(f"the image processor in {folder}: {one_line(error)}") from error
+        numbers = (found.gain, *mean, *std)
+        sane = all(map(math.isfinite, numbers)) and found.gain > 0 and all(std) and len(mean) == len(std) == 3
+        if not sane:
+            raise CheckpointError(
+                f"the image processor in {folder} has rescale_factor {factor}, image_mean {mean}, image_std {std}: "
+                "expected a positive factor, three means and three stds that are not zero"
+            )
+        return found
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        """(B, 3, H, W) in [0, 1] -> the same shape."""
+        mean, std = (
+            torch.tensor(values, device=pixels.device).view(3, 1, 1) for values in (self.mean, self.std)
+        )
+        return ((pixels if self.gain == 1 else pixels * self.gain) - mean) / std
+
+    def words(self) -> str:
+        """For the card."""
+        mean, std = ("/".join(f"{value:.5g}" for value in values) for values in (self.mean, self.std))
+        gain = "" if self.gain == 1 else f"values times {self.gain:.5g}, "
+        return f"{gain}mean {mean}, std {std}"
+
+
+def check_processor(processor: Any, folder: Path, kinds: Collection[str]) -> None:
+    """Refuse a folder's image processor that does what we do not: another kind, padding, no resizing.
+
+    `kinds` are the names of classes that we read, without Fast, Pil and the like. Raises CheckpointError.
+    """
+    for file in PROCESSOR_FILES:
+        try:
+            told = json.loads((folder / file).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{folder / file} cannot be read: {one_line(error)}") from error
+        told = told.get("image_processor") or told if isinstance(told, dict) else {}
+        kind = told.get("image_processor_type") or told.get("feature_extractor_type")
+        if kind is not None and str(kind).removesuffix("Fast").removesuffix("Pil") not in kinds:
+            raise CheckpointError(
+                f"{folder / file} is of a {kind}, which prepares images in another way than {' or '.join(kinds)}"
+            )
+    if not processor.do_resize:
+        raise CheckpointError(
+            f"the image processor in {folder} does not resize (do_resize: false): images of several sizes cannot "
+            "be read so"
+        )
+    if getattr(processor, "do_pad", None):
+        raise CheckpointError(
+            f"the image processor in {folder} pads images (do_pad: true), which is not offered"
+        )
+
+
+def size_of(processor: Any, name: str, known: Sequence[str], folder: Path) -> dict[str, int]:
+    """An image processor's `size` or `crop_size`, with these keys at most. Raises CheckpointError."""
+    given = getattr(processor, name) or {}
+    found = {key: value for key, value in dict(given).items() if value is not None}
+    if not found.keys() <= set(known) or not all(isinstance(v, int) and v > 0 for v in found.values()):
+        raise CheckpointError(
+            f"the image processor in {folder} has {name} {found}: expected whole numbers of {', '.join(known)}"
+        )
+    return found

@@ -19,12 +19,20 @@ from hierbench.contracts import Fit, Geometry, ModelCard
 from hierbench.data.images import to_square
 from hierbench.errors import CheckpointError, UsageError, one_line
 from hierbench.geometry import Sphere
-from hierbench.model_adapters._foreign import arithmetic, quietly, ready
+from hierbench.model_adapters._foreign import (
+    Scaling,
+    arithmetic,
+    check_processor,
+    check_weight_dtypes,
+    quietly,
+    ready,
+    size_of,
+    weight_files,
+)
 from hierbench.models import checkpoints
 
 TEXT_BATCH = 256
 HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
-WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 PARTS = ("*.json", "*.txt")  # configuration, tokenizer, image processor
 EXAMPLE = "Salesforce/blip-itm-large-coco"
 
@@ -40,10 +48,10 @@ def load(
     if not checkpoint:
         raise UsageError(f"blip needs a folder in transformers' layout or a hub name, blip:{EXAMPLE}")
     folder, title = _folder(checkpoint)
+    check_weight_dtypes(folder)
     model = ready(_model(folder), device, dtype, checkpoint)
     vision = model.config.vision_config
-    words, mean, std = _processors(folder)
-    shown, spread = ("/".join(f"{value:.5g}" for value in values) for values in (mean, std))
+    words, resample, scaling = _processors(folder, vision.image_size)
     card = ModelCard(
         name=name or title,
         family="blip",
@@ -51,12 +59,12 @@ def load(
         embedding_dim=model.config.image_text_hidden_size,
         image_size=vision.image_size,
         parameters=sum(p.numel() for p in model.parameters()),
-        preprocessing=f"to {vision.image_size} (bicubic), mean {shown}, std {spread}",
+        preprocessing=f"to {vision.image_size} ({resample}), {scaling.words()}",
         sha256=_sha256(folder),
         dtype=dtype,
         paper="Li, Li, Xiong and Hoi 2022. BLIP. ICML",
     )
-    return BlipAdapter(card, Sphere(), model, words, (mean, std), torch.device(device))
+    return BlipAdapter(card, Sphere(), model, words, resample, scaling, torch.device(device))
 
 
 @dataclass(frozen=True)
@@ -67,19 +75,19 @@ class BlipAdapter:
     geometry: Geometry
     model: transformers.BlipForImageTextRetrieval
     words: Callable[..., Any]
-    scale: tuple[Sequence[float], Sequence[float]]  # mean and std of pixels
+    resample: str
+    scaling: Scaling
     device: torch.device
 
     def preprocess(self, image: Image.Image, fit: Fit) -> Tensor:
         """RGB image -> (3, H, W) in [0, 1]."""
-        return to_square(image, self.card.image_size, fit)
+        return to_square(image, self.card.image_size, fit, self.resample)
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """(B, 3, H, W) in [0, 1] -> (B, D)."""
         with arithmetic(self.device, self.card.dtype):
             pixels = pixels.to(self.device, torch.float32, non_blocking=True)
-            mean, std = (torch.tensor(values, device=self.device).view(3, 1, 1) for values in self.scale)
-            states = self.model.vision_model(pixel_values=(pixels - mean) / std).last_hidden_state
+            states = self.model.vision_model(pixel_values=self.scaling(pixels)).last_hidden_state
             return self.model.vision_proj(states[:, 0]).float()
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
@@ -153,8 +161,8 @@ def _model(folder: Path) -> transformers.BlipForImageTextRetrieval:
     return model
 
 
-def _processors(folder: Path) -> tuple[Callable[..., Any], Sequence[float], Sequence[float]]:
-    """(tokenizer, mean, std) of the folder."""
+def _processors(folder: Path, image_size: int) -> tuple[Callable[..., Any], str, Scaling]:
+    """(tokenizer, resampling, scaling of pixels) of the folder."""
     try:
         with quietly():
             words = transformers.AutoTokenizer.from_pretrained(
@@ -165,14 +173,23 @@ def _processors(folder: Path) -> tuple[Callable[..., Any], Sequence[float], Sequ
         raise CheckpointError(
             f"the tokenizer or image processor in {folder} cannot be read: {one_line(error)}"
         ) from error
-    return words, tuple(pixels.image_mean), tuple(pixels.image_std)
+    check_processor(pixels, folder, ("BlipImageProcessor",))
+    size = size_of(pixels, "size", ("height", "width"), folder)
+    if set(size.values()) != {image_size}:
+        raise CheckpointError(
+            f"the image processor in {folder} resizes to {size}, the model reads squares of {image_size}"
+        )
+    try:
+        resample = Image.Resampling(int(pixels.resample)).name.lower()
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"the image processor in {folder}: resample: {one_line(error)}") from error
+    return words, resample, Scaling.of(pixels, folder)
 
 
 def _sha256(folder: Path) -> str:
     """Of everything in the folder that shapes the features: weights, configuration, tokenizer, processor."""
-    weights = next((found for pattern in WEIGHTS if (found := sorted(folder.glob(pattern)))), None)
-    if not weights:
-        raise CheckpointError(f"{folder} has no weights: expected {' or '.join(WEIGHTS)}")
     parts = sorted(file for pattern in PARTS for file in folder.glob(pattern))
-    listing = "\n".join(f"{checkpoints.sha256(file)}  {file.name}" for file in [*weights, *parts])
+    listing = "\n".join(
+        f"{checkpoints.sha256(file)}  {file.name}" for file in [*weight_files(folder), *parts]
+    )
     return hashlib.sha256(listing.encode()).hexdigest()

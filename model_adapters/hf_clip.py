@@ -22,15 +22,24 @@ from hierbench.contracts import Fit, Geometry, ModelCard
 from hierbench.data.images import to_square
 from hierbench.errors import CheckpointError, UsageError, one_line
 from hierbench.geometry import Sphere
-from hierbench.model_adapters._foreign import arithmetic, quietly, ready
+from hierbench.model_adapters._foreign import (
+    PROCESSOR_FILES,
+    Scaling,
+    arithmetic,
+    check_processor,
+    check_weight_dtypes,
+    quietly,
+    ready,
+    size_of,
+    weight_files,
+)
 from hierbench.models import checkpoints
 
 TEXT_BATCH = 256
 HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
-WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 SETTINGS = (
     "config.json", "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt",
-    "preprocessor_config.json", "processor_config.json",
+    *PROCESSOR_FILES,
 )  # fmt: skip
 CLIP_VOCABULARY = 49408
 
@@ -47,9 +56,11 @@ def load(
         raise UsageError("hf_clip needs a folder in transformers' layout or a hub name, hf_clip:ORG/REPO")
     folder = _folder(checkpoint)
     _check_kind(folder)
+    check_weight_dtypes(folder)
     model = ready(_model(folder), device, dtype, checkpoint)
     text, vision = model.config.text_config, model.config.vision_config
     tokenize, tokenizer = _tokenizer(folder, text.max_position_embeddings, text.vocab_size)
+    pooled = _pooled_token(text.eos_token_id, tokenize, folder)
     pixels, processor = _pixels(folder, vision.image_size)
     card = ModelCard(
         name=name or _name(checkpoint),
@@ -61,7 +72,7 @@ def load(
         preprocessing=pixels.words(),
         sha256=_folder_sha256(folder),
         dtype=dtype,
-        notes={"tokenizer": tokenizer, "image processor": processor},
+        notes={"tokenizer": tokenizer, "image processor": processor, "pooled token": pooled},
     )
     return HfClipAdapter(card, Sphere(), model, tokenize, pixels, torch.device(device))
 
@@ -85,11 +96,7 @@ class HfClipAdapter:
         """(B, 3, H, W) in [0, 1] -> (B, D)."""
         with arithmetic(self.device, self.card.dtype):
             pixels = pixels.to(self.device, torch.float32, non_blocking=True)
-            mean, std = (
-                torch.tensor(values, device=self.device).view(3, 1, 1)
-                for values in (self.pixels.mean, self.pixels.std)
-            )
-            return _features(self.model.get_image_features(pixel_values=(pixels - mean) / std))
+            return _features(self.model.get_image_features(pixel_values=self.pixels.scaling(pixels)))
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """-> (len(texts), D). The tower is causal, so each batch is padded to its own longest text only."""
@@ -113,8 +120,7 @@ class Pixels:
     side: int
     shorter: int | None
     resample: str
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
+    scaling: Scaling
 
     def read(self, image: Image.Image, fit: Fit) -> Tensor:
         """RGB image -> (3, side, side) in [0, 1]."""
@@ -127,8 +133,7 @@ class Pixels:
     def words(self) -> str:
         """For the card."""
         how = "squeezed" if self.shorter is None else f"shorter side to {self.shorter}, centre crop"
-        mean, std = ("/".join(f"{value:.5g}" for value in values) for values in (self.mean, self.std))
-        return f"{how} to {self.side} ({self.resample}), mean {mean}, std {std}"
+        return f"{how} to {self.side} ({self.resample}), {self.scaling.words()}"
 
 
 @contextlib.contextmanager
@@ -227,10 +232,30 @@ def _clip_ids(tokenizer: open_clip.SimpleTokenizer, texts: list[str]) -> list[li
     return [row[: end + 1] for row, end in zip(padded.tolist(), padded.argmax(1).tolist(), strict=True)]
 
 
+OLD_END_TOKEN = 2
+"""In configs from before transformers 4.31: the feature is read at a text's largest id instead."""
+
+
+def _pooled_token(end: int, tokenize: Callable[[list[str]], list[list[int]]], folder: Path) -> str:
+    """Where the text tower reads its feature, for the card, as `transformers.CLIPTextModel` has it.
+
+    Raises CheckpointError where the tokenizer never writes the token that the model looks for: transformers would
+    read every text at its first token.
+    """
+    (ids,) = tokenize(["a dog"])
+    if end == OLD_END_TOKEN:
+        return f"the largest id of a text: {max(ids)}, which ends it, unless an added token in it is larger"
+    if end not in ids:
+        raise CheckpointError(
+            f"{folder}: config.json says that texts are read at the token {end} (text_config.eos_token_id), but the "
+            f"tokenizer ends them with {ids[-1]}: mend the one or the other"
+        )
+    return f"the first {end} of a text, its end token"
+
+
 def _pixels(folder: Path, image_size: int) -> tuple[Pixels, str]:
     """(the folder's image processor in our terms, where it came from)."""
-    files = ("preprocessor_config.json", "processor_config.json")
-    if not any((folder / file).is_file() for file in files):
+    if not any((folder / file).is_file() for file in PROCESSOR_FILES):
         processor = transformers.CLIPImageProcessor(
             size={"shortest_edge": image_size}, crop_size={"height": image_size, "width": image_size}
         )
@@ -244,17 +269,26 @@ def _pixels(folder: Path, image_size: int) -> tuple[Pixels, str]:
                 f"the image processor in {folder} cannot be read: {one_line(error)}"
             ) from error
         origin = "the folder's own"
-    size, crop = dict(processor.size), dict(processor.crop_size or {})
+    check_processor(processor, folder, ("CLIPImageProcessor", "CLIPFeatureExtractor"))
+    size = size_of(processor, "size", ("shortest_edge", "height", "width"), folder)
+    crop = size_of(processor, "crop_size", ("height", "width"), folder)
     shorter = size.get("shortest_edge")
     target = crop if processor.do_center_crop else size
-    side = target.get("height") or target.get("shortest_edge")
-    if side != image_size or target.get("width", side) != side or (shorter or side) < side:
+    side = target.get(
+        "height"
+    )  # without a crop, a shortest edge alone would leave images as oblong as they are
+    square = side == target.get("width") == image_size
+    resized = min(size.values(), default=0) if shorter is None else shorter
+    if not square or resized < image_size or (shorter is None and set(size.values()) != {image_size}):
+        cut = f"cut to {crop}" if processor.do_center_crop else "not cut"
         raise CheckpointError(
-            f"the image processor in {folder} makes {target or size}, the model reads squares of {image_size}"
+            f"the image processor in {folder} resizes to {size}, {cut}: the model reads squares of {image_size}"
         )
-    resample = Image.Resampling(int(processor.resample)).name.lower()
-    mean, std = tuple(processor.image_mean), tuple(processor.image_std)
-    return Pixels(side, shorter, resample, mean, std), origin
+    try:
+        resample = Image.Resampling(int(processor.resample)).name.lower()
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"the image processor in {folder}: resample: {one_line(error)}") from error
+    return Pixels(image_size, shorter, resample, Scaling.of(processor, folder)), origin
 
 
 def _folder_sha256(folder: Path) -> str:
@@ -262,9 +296,6 @@ def _folder_sha256(folder: Path) -> str:
 
     Weights alone would not do: a mended config.json or another tokenizer makes other features.
     """
-    weights = next((found for pattern in WEIGHTS if (found := sorted(folder.glob(pattern)))), None)
-    if not weights:
-        raise CheckpointError(f"{folder} has no weights: expected {' or '.join(WEIGHTS)}")
-    files = [*weights, *(folder / name for name in SETTINGS if (folder / name).is_file())]
+    files = [*weight_files(folder), *(folder / name for name in SETTINGS if (folder / name).is_file())]
     listing = "\n".join(f"{checkpoints.sha256(file)}  {file.name}" for file in files)
     return hashlib.sha256(listing.encode()).hexdigest()

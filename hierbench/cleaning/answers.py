@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 HEADING = b"hierbench answers 1\n"
 SUFFIX = ".answers"
+PACES = "pace.json"
 _FRAME = struct.Struct("<32sI")  # key, length of the content; content and CRC-32 follow
 _CRC = struct.Struct("<I")
 
@@ -106,21 +107,31 @@ class Answers:
 
     def pace(self, what: str) -> float | None:
         """Seconds an answer to questions of this sort; None where nobody has measured it."""
-        found = self._paces().get(what)
+        found = self.note(PACES).get(what)
         return found if isinstance(found, float) else None
 
     def keep_pace(self, what: str, answers: int, seconds: float) -> None:
         """Remember how quick answers came, for estimates."""
         if answers and self.folder.is_dir():
-            with contextlib.suppress(OSError), replacing(self.folder / "pace.json") as temporary:
-                temporary.write_text(json.dumps({**self._paces(), what: seconds / answers}))
+            with contextlib.suppress(OutputError):
+                self.keep_note(PACES, {**self.note(PACES), what: seconds / answers})
 
-    def _paces(self) -> dict[str, float]:
+    def note(self, name: str) -> dict[str, Any]:
+        """What is noted about the player under a file name; empty where nothing is."""
         try:
-            found = json.loads((self.folder / "pace.json").read_text(encoding="utf-8"))
+            found = json.loads((self.folder / name).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
+
+    def keep_note(self, name: str, content: Mapping[str, Any]) -> None:
+        """Replace a note. Raises OutputError."""
+        self.ready()
+        try:
+            with replacing(self.folder / name) as temporary:
+                temporary.write_text(json.dumps(content), encoding="utf-8")
+        except OSError as error:
+            raise self._full(error) from error
 
     def _begin(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -162,7 +173,7 @@ def merge(folders: Sequence[Path], into: Path) -> int:
         try:
             if not target.exists() or target.stat().st_size < path.stat().st_size:
                 target.parent.mkdir(parents=True, exist_ok=True)
-                for name in (path.name, "identity.json"):
+                for name in (path.name, "identity.json", "probe.json"):
                     if (path.parent / name).exists():
                         with replacing(target.with_name(name)) as temporary:
                             shutil.copyfile(path.parent / name, temporary)

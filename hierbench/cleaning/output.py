@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,6 +29,8 @@ from hierbench.engine import provenance
 from hierbench.errors import OutputError
 from hierbench.files import replacing
 from hierbench.progress import Progress, Quiet
+
+log = logging.getLogger(__name__)
 
 SCHEMA = 1
 ARROW = " => "
@@ -64,6 +67,8 @@ def write(outcome: Outcome, out: Path, progress: Progress | None = None) -> dict
         raise OutputError(
             f"cannot write to {out}: {error.strerror or error}: free space or choose another -o"
         ) from error
+    for warning in manifest["warnings"]:
+        log.warning(warning)
     return manifest
 
 
@@ -275,6 +280,8 @@ def _manifest(outcome: Outcome, out: Path) -> dict[str, Any]:
         "answers": {stage: len({item.key for item in batch.items}) for stage, batch in outcome.asked.items()},
         "neither_yes_nor_no": outcome.neither,
         "roles": outcome.identities,
+        "probes": outcome.probes,
+        "warnings": outcome.warnings,
         "questions": {"describes": questions.DESCRIBES, "entails": questions.ENTAILS},
         "files": {name: _sha256(out / name) for name in files},
         "versions": provenance.versions() | {"pyarrow": version("pyarrow")},

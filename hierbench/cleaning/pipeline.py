@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hierbench.cleaning import select
 from hierbench.cleaning.backends.yes_no import ENOUGH
+from hierbench.cleaning.probe import Probes
 from hierbench.cleaning.roles import Cast
 from hierbench.cleaning.select import Decision, Findings, Negative, Rules
 from hierbench.cleaning.sources import LEVELS, Source, check_apart
@@ -20,6 +22,9 @@ from hierbench.progress import Progress, Quiet
 
 ANSWERS = "answers"  # folder of the answers in an output folder
 TOP_CAPTIONS, TOP_IMAGES = 20, 3
+ROLES = ("verifier", "embedder", "reranker")
+FEW, FLAT, MOST = 20, 0.02, 0.9
+"""A warning: at least FEW scores with a standard deviation below FLAT; more than MOST of all dropped for one cause."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,7 @@ class Outcome:
     top_captions: int
     top_images: int
     identities: dict[str, dict]  # role -> identity
+    probes: dict[str, Any]  # role -> what its probe saw, or why there was none
 
     @property
     def kept(self) -> list[bool]:
@@ -55,6 +61,26 @@ class Outcome:
             return None
         few = sum(share < ENOUGH for share in shares.values())
         return {"of": len(shares), "answers": few, "lowest_share": min(shares.values())}
+
+    @property
+    def warnings(self) -> list[str]:
+        """What makes the outcome doubtful, a line each: scores that hardly vary, one cause for nearly all drops."""
+        found = []
+        for stage, role in (("verify", "verifier"), ("rerank", "reranker")):
+            scores = self.asked[stage].values()
+            if len(scores) >= FEW and scores.std() < FLAT:
+                found.append(
+                    f"{stage}: the {len(scores):,} scores of {self.identities[role]['model']} hardly vary "
+                    f"({scores.min():.3f} to {scores.max():.3f}): does it play the {role}?"
+                )
+        causes = Counter(decision.cause for decision in self.decisions if not decision.kept)
+        cause, dropped = (causes.most_common(1) or [("", 0)])[0]
+        if self.rules.keep is None and dropped > MOST * len(self.decisions):
+            found.append(
+                f"{dropped:,} of {len(self.decisions):,} samples are dropped for one cause, {cause}: "
+                "see audit.html before the result is used"
+            )
+        return found
 
 
 @dataclass(frozen=True)
@@ -89,19 +115,25 @@ def clean(
     chunk: int = CHUNK,
     progress: Progress | None = None,
     team: Team | None = None,
+    probe: bool = True,
 ) -> Outcome | Waiting:
     """Ask what is missing and select; `Waiting` where a stage needs answers of other shards. Nothing is written but
     answers, in `out`/answers: `hierbench.cleaning.output.write` writes the rest.
 
     `shard` (number, of): which share of the items to ask. `team`: the processes that share the work meet after each
-    stage. Raises DataError, UsageError (rules that keep nothing), EncodingError, OutputError, and what roles raise;
-    what was answered until then is kept.
+    stage. `probe`: whether a role is probed before its first question (`hierbench.cleaning.probe`).
+    Raises DataError, UsageError (rules that keep nothing), EncodingError, OutputError, JudgeError (a role that does
+    not pass its probe), and what roles raise; what was answered until then is kept.
     """
     check_apart(source, Path(out))
     progress, team = progress or Quiet(), team or Alone()
     asking = Asking(source, cast, Path(out) / ANSWERS, top_captions, top_images)
+    players = {role: getattr(cast, role) for role in ROLES}
+    probes = Probes(players, asking.answers(), probe)
 
-    def answered(stage: str, *batches: Batch) -> Waiting | None:
+    def answered(stage: str, role: str, *batches: Batch) -> Waiting | None:
+        if any(batch.share(shard) for batch in batches):
+            probes.before(role)
         for batch in batches:
             batch.ask(shard, progress, chunk)
         team.meet()
@@ -109,23 +141,48 @@ def clean(
         missing = sum(len(batch.missing) for batch in batches)
         return Waiting(stage, missing) if missing else None
 
+    _check_readable(source, asking.embed()[0].share(shard), progress)
+    found = _ask(asking, answered)
+    if isinstance(found, Waiting):
+        return found
+    asked, findings = found
+    decisions = select.decide(source, findings, rules)
+    pool = select.negatives(source, findings, [d.kept for d in decisions], rules)
+    return Outcome(
+        source=source,
+        rules=rules,
+        asked=asked,
+        findings=findings,
+        decisions=tuple(decisions),
+        pool=tuple(pool),
+        top_captions=top_captions,
+        top_images=top_images,
+        identities={role: dict(player.identity) for role, player in players.items()},
+        probes=probes.record(),
+    )
+
+
+def _ask(
+    asking: Asking, answered: Callable[..., Waiting | None]
+) -> Waiting | tuple[dict[str, Batch], Findings]:
+    """All stages: the batches, answered, by name, and what they say; `Waiting` for the first that lacks answers."""
+    source = asking.source
     seen, told = asking.verify()
     images, captions = asking.embed()
-    _check_readable(source, images.share(shard), progress)
-    waiting = answered("verify", seen, told)
-    waiting = answered("embed", images, captions) or waiting  # both are asked before anyone waits
+    waiting = answered("verify", "verifier", seen, told)
+    waiting = answered("embed", "embedder", images, captions) or waiting  # both are asked before anyone waits
     if waiting:
         return waiting
     verify = seen.values().reshape(-1, LEVELS)
-    near = neighbours(source, images.values(), captions.values(), top_captions, top_images)
+    near = neighbours(source, images.values(), captions.values(), asking.top_captions, asking.top_images)
     rerank = asking.rerank(zip(near.image.tolist(), near.caption.tolist(), strict=True))
-    if waiting := answered("rerank", rerank):
+    if waiting := answered("rerank", "reranker", rerank):
         return waiting
     pairs = select.to_relate(source, verify, near, rerank.values())
     finest = source.chains[:, -1]
     follows = asking.relate((s, int(finest[s]), c) for s, c in pairs)
     implies = asking.relate((s, c, int(finest[s])) for s, c in pairs)
-    if waiting := answered("relate", follows, implies):
+    if waiting := answered("relate", "verifier", follows, implies):
         return waiting
     general = follows.values() * (1 - implies.values())
     findings = Findings(
@@ -135,23 +192,11 @@ def clean(
         relevance=rerank.values(),
         more_general=dict(zip(pairs, general.tolist(), strict=True)),
     )
-    decisions = select.decide(source, findings, rules)
-    pool = select.negatives(source, findings, [d.kept for d in decisions], rules)
-    names = ("verifier", "embedder", "reranker")
-    return Outcome(
-        source=source,
-        rules=rules,
-        asked={
-            "verify": seen, "order": told, "images": images, "captions": captions, "rerank": rerank,
-            "follows": follows, "implies": implies,
-        },
-        findings=findings,
-        decisions=tuple(decisions),
-        pool=tuple(pool),
-        top_captions=top_captions,
-        top_images=top_images,
-        identities={name: dict(getattr(cast, name).identity) for name in names},
-    )  # fmt: skip
+    asked = {
+        "verify": seen, "order": told, "images": images, "captions": captions, "rerank": rerank, "follows": follows,
+        "implies": implies,
+    }  # fmt: skip
+    return asked, findings
 
 
 def _check_readable(source: Source, items: Sequence[Item], progress: Progress) -> None:
@@ -169,14 +214,16 @@ def estimate(
     *,
     top_captions: int = TOP_CAPTIONS,
     top_images: int = TOP_IMAGES,
-    probe: int = 0,
+    timed: int = 0,
+    probe: bool = True,
     processes: int = 1,
     progress: Progress | None = None,
 ) -> list[Estimate]:
     """What `clean` would still ask, stage by stage, and how long that takes at the pace of earlier answers.
 
-    `probe`: ask so many missing items of every kind first (and keep the answers), to measure the pace. How many pairs
-    are reranked is known within bounds, how many captions are related only at most.
+    `timed`: ask so many missing items of every kind first (and keep the answers), to measure the pace; roles are probed
+    before, as for `clean`. How many pairs are reranked is known within bounds, how many captions are related only at
+    most.
     """
     check_apart(source, Path(out))
     asking = Asking(source, cast, Path(out) / ANSWERS, top_captions, top_images)
@@ -200,9 +247,14 @@ def estimate(
     finest = source.chains[:, -1].tolist()
     relate = asking.relate((s, finest[s], c) for s, c in related)
     back = asking.relate((s, c, finest[s]) for s, c in related)
-    if probe:
-        for batch in (seen, told, images, captions, rerank, relate):
-            batch.ask((0, 1), progress or Quiet(), min(CHUNK, probe), probe)
+    if timed:
+        probes = Probes({role: getattr(cast, role) for role in ROLES}, asking.answers(), probe)
+        by_role = {"verifier": (seen, told, relate), "embedder": (images, captions), "reranker": (rerank,)}
+        for role, batches in by_role.items():
+            if any(batch.missing for batch in batches):
+                probes.before(role)
+            for batch in batches:
+                batch.ask((0, 1), progress or Quiet(), min(CHUNK, timed), timed)
     most = len(images.items) * top_captions + len(captions.items) * top_images
     rows = [
         ("verify: captions of images", "verifier", [seen], None),

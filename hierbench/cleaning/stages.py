@@ -187,6 +187,11 @@ class Asking:
             self._opened[key] = Answers(self.folder, kind, role.identity)
         return self._opened[key]
 
+    def answers(self) -> dict[str, Answers]:
+        """Role -> the answers that its player has given."""
+        kinds = {"verifier": "verify", "embedder": "embed", "reranker": "rerank"}
+        return {role: self._answers(kind, getattr(self.cast, role)) for role, kind in kinds.items()}
+
     def refresh(self) -> None:
         """Take up what other processes have answered."""
         for answers in self._opened.values():

@@ -158,15 +158,15 @@ def folder_size(folder: Path) -> int:
     )
 
 
-def register(adapters: Iterable[Path] | None = None, manifests: Iterable[Path] | None = None) -> None:
-    """Make a user's own adapter and manifest files known to this process."""
-    from hierbench.data import manifests as known
-    from hierbench.models.families import add_adapter_file
+def register(
+    adapters: Iterable[Path] | None = None,
+    manifests: Iterable[Path] | None = None,
+    task_files: Iterable[Path] | None = None,
+) -> None:
+    """Make a user's own adapter, manifest and task files known to this process."""
+    from hierbench import registry
 
-    for path in adapters or ():
-        add_adapter_file(path)
-    for path in manifests or ():
-        known.register_manifest(path)
+    registry.register(adapters or (), manifests or (), task_files or ())
 
 
 def data_paths(pairs: Iterable[str] | None) -> dict[str, Path]:

@@ -91,6 +91,13 @@ Probe = Annotated[
     int, _option(HOW, "With --dry-run: ask N items of each kind, to time them.", metavar="N", min=0)
 ]
 
+NoProbe = Annotated[
+    bool,
+    _option(
+        HOW, "Ask models that were not tried on drawn scenes of known truth, or fail there.", "--no-probe"
+    ),
+]
+
 
 @app.command()
 def hierarcaps(
@@ -103,7 +110,7 @@ def hierarcaps(
     min_verify: MinVerify = None, min_order: MinOrder = None, max_ambiguity: MaxAmbiguity = None,
     ambiguity_level: Level = 3, keep: Keep = None, negatives: Negatives = 100, max_negative: MaxNegative = 0.5,
     top_captions: TopCaptions = 20, top_images: TopImages = 3, shard: Shard = None, chunk: Chunk = None,
-    dry_run: DryRun = False, probe: Probe = 0, as_json: Json = False,
+    dry_run: DryRun = False, probe: Probe = 0, no_probe: NoProbe = False, as_json: Json = False,
 ) -> None:  # fmt: skip
     """The published HierarCaps rows.
 
@@ -133,7 +140,7 @@ def miniature(
     min_verify: MinVerify = None, min_order: MinOrder = None, max_ambiguity: MaxAmbiguity = None,
     ambiguity_level: Level = 3, keep: Keep = None, negatives: Negatives = 100, max_negative: MaxNegative = 0.5,
     top_captions: TopCaptions = 20, top_images: TopImages = 3, shard: Shard = None, chunk: Chunk = None,
-    dry_run: DryRun = False, probe: Probe = 0, as_json: Json = False,
+    dry_run: DryRun = False, probe: Probe = 0, no_probe: NoProbe = False, as_json: Json = False,
 ) -> None:  # fmt: skip
     """The built-in world's chains with planted faults: shows what a cleaning finds.
 
@@ -219,7 +226,7 @@ def _clean(
     open_source, labelled, *, out: Path, backend: Backend, verifier, embedder, reranker, adapter, device: str,
     dtype: str, batch_size, base_url, concurrency: int, timeout: float, retries: int, min_verify, min_order,
     max_ambiguity, ambiguity_level: int, keep, negatives: int, max_negative: float, top_captions: int,
-    top_images: int, shard, chunk: int | None, dry_run: bool, probe: int, as_json: bool,
+    top_images: int, shard, chunk: int | None, dry_run: bool, probe: int, no_probe: bool, as_json: bool,
 ) -> None:  # fmt: skip
     from hierbench.cleaning import output, pipeline
     from hierbench.engine import distributed
@@ -251,12 +258,17 @@ def _clean(
     options = {"top_captions": top_captions, "top_images": top_images, "progress": progress}
     if dry_run:
         _tell_estimate(
-            pipeline.estimate(source, cast, out, probe=probe, processes=share[1], **options), as_json
+            pipeline.estimate(
+                source, cast, out, timed=probe, probe=not no_probe, processes=share[1], **options
+            ),
+            as_json,
         )
         return
     team = pipeline.Team() if world > 1 else pipeline.Alone()
     try:
-        outcome = pipeline.clean(source, cast, rules, out, shard=share, chunk=chunk, team=team, **options)
+        outcome = pipeline.clean(
+            source, cast, rules, out, shard=share, chunk=chunk, team=team, probe=not no_probe, **options
+        )
         team.end()
         if distributed.rank() > 0:
             return

@@ -149,7 +149,6 @@ def _measured(
         for position, waiting in list(pending.items()):
             model = setup.models[position]
             yield from _run_model(setup, position, model, team, _claimed(setup, claims, model, waiting))
-            _free_memory()
             if not waiting:
                 del pending[position]
         if pending and sum(map(len, pending.values())) == before:
@@ -201,6 +200,9 @@ def _run_model(
             yield _failed(setup, model, task, failure, {}), {}
         else:
             yield _run_task(setup, model, session, task)
+    if session is not None:
+        del session
+        _free_memory()
 
 
 def _run_task(setup: Setup, model: RunModel, session: Session, task: Task) -> tuple[Record, Items]:

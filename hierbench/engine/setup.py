@@ -17,7 +17,7 @@ from hierbench.contracts import Dataset, ModelAdapter, Task
 from hierbench.data.locate import Locations
 from hierbench.data.manifests import PROTOCOLS, REGIMES, load_manifest, names_hash
 from hierbench.data.readers import open_dataset
-from hierbench.engine import distributed, encoding
+from hierbench.engine import contents, distributed, encoding
 from hierbench.engine.device import resolve_device
 from hierbench.engine.session import Session
 from hierbench.errors import (
@@ -37,6 +37,7 @@ DEFAULT_SUITE = "argent"
 DTYPES = ("float32", "bfloat16", "float16")
 
 Model = str | Path | tuple[str | Path | None, ...] | ModelReference | ModelAdapter
+Files = str | Path | Sequence[str | Path] | None
 Identity = tuple[str | None, str | None]  # a model's family and checkpoint hash, as far as they are known
 
 
@@ -55,6 +56,11 @@ class Options:
     force: bool = False  # repeat tasks whose results lie in `out` already, replace models of the same name
     compile: bool = False  # torch.compile the image encoder
     progress: Progress | bool | None = None  # bars; None = where stderr is a terminal
+    adapter: Files = (
+        None  # files of one's own, known to the whole process from then on: model families, in Python
+    )
+    manifest: Files = None  # datasets, in YAML
+    task_file: Files = None  # tasks, in Python
 
     def __post_init__(self):
         for name, least in (("batch_size", 1), ("limit", 1), ("workers", 0)):
@@ -73,6 +79,14 @@ class Options:
             if name not in known:
                 raise UsageError(f"no option {name!r} of run: choose {', '.join(known)}")
         return cls(**options)
+
+    def register(self) -> None:
+        """Make the caller's own files known to this process. Raises UsageError, DataError."""
+        adapters, manifests, task_files = (
+            [given] if isinstance(given, (str, Path)) else given or ()
+            for given in (self.adapter, self.manifest, self.task_file)
+        )
+        registry.register(adapters, manifests, task_files)
 
 
 @dataclass(frozen=True)
@@ -98,6 +112,7 @@ class Setup:
         """
         helper = distributed.rank() > 0
         options = Options.of(options)
+        options.register()
         progress = Quiet() if helper else choose(options.progress)
         if tasks is not None and suite is not None:
             raise UsageError("tasks and a suite are both given: choose one")
@@ -253,7 +268,13 @@ class Opened:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over labels, captions and so on, and over the content of all images. Raises DataError."""
-        ids = encoding.content_ids(self.dataset, self.dataset.images.ids, self.contents, self._progress)
+        images = self.dataset.images
+        if not self.contents:
+            self.contents.update(contents.remembered(images))
+        known = len(self.contents)
+        ids = encoding.content_ids(self.dataset, images.ids, self.contents, self._progress)
+        if len(self.contents) > known:
+            contents.remember(images, self.contents)
         return hashlib.sha256(self.dataset.facts() + b"".join(ids)).hexdigest()
 
     @property

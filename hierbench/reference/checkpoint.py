@@ -22,7 +22,7 @@ TOKEN_WEIGHT, TOKEN_IDS = "textual.token_embed.weight", "textual.token_ids"
 """The token embedding; and, in files that hold only some of its rows, their ids (int64, ascending)."""
 
 
-FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 WRAPPERS = ("model", "state_dict")
 """Keys under which trainers keep the weights, perhaps one in the other."""
@@ -284,7 +284,7 @@ def check_entries(expected: Mapping[str, Tensor], state: Mapping[str, Tensor], w
         told = "; ".join(f"{kind}: {_some(keys)}" for kind, keys in problems.items() if keys)
         raise CheckpointError(f"checkpoint {where} does not fit the model that its shapes describe; {told}")
     floats = {key: state[key] for key, value in expected.items() if value.is_floating_point()}
-    check_dtypes({key: value.dtype for key, value in floats.items()}, where)
+    check_dtypes({key: str(value.dtype).removeprefix("torch.") for key, value in floats.items()}, where)
     bad = [key for key, value in floats.items() if not value.isfinite().all()]
     if bad:
         raise CheckpointError(
@@ -292,11 +292,12 @@ def check_entries(expected: Mapping[str, Tensor], state: Mapping[str, Tensor], w
         )
 
 
-def check_dtypes(found: Mapping[str, torch.dtype], where: str) -> None:
-    """Refuse weights that are not floating point of 16 bits or more: without their scales they are other weights."""
-    wrong = [
-        f"{key} ({str(dtype).removeprefix('torch.')})" for key, dtype in found.items() if dtype not in FLOATS
-    ]
+def check_dtypes(found: Mapping[str, str], where: str) -> None:
+    """Refuse weights that are not floating point of 16 bits or more: without their scales they are other weights.
+
+    `found`: entry -> the name of its type. Raises CheckpointError.
+    """
+    wrong = [f"{key} ({dtype})" for key, dtype in found.items() if dtype not in FLOATS]
     if wrong:
         raise CheckpointError(
             f"checkpoint {where} holds weights that are not floating point, in {_some(wrong)}: quantised weights are "

@@ -186,7 +186,7 @@ def test_the_estimate_counts_what_is_left(clean, source, counting, tmp_path):
     before = pipeline.estimate(source, cast, tmp_path)
     assert role.asked == 0
     assert [e.seconds for e in before] == [None] * 6
-    probed = pipeline.estimate(source, cast, tmp_path, probe=4)
+    probed = pipeline.estimate(source, cast, tmp_path, timed=4)
     assert 0 < role.asked <= 24
     assert all(e.seconds is not None for e in probed)
     clean(tmp_path, cast)

@@ -54,7 +54,11 @@ def test_conforms_and_says_who_it_is(tiny_hf_clip):
     assert adapter.geometry == Sphere()
     card = adapter.card
     assert (card.name, card.embedding_dim, card.image_size) == ("tiny-clip", 24, 32)
-    assert card.notes == {"tokenizer": "the folder's own", "image processor": "the folder's own"}
+    assert card.notes == {
+        "tokenizer": "the folder's own",
+        "image processor": "the folder's own",
+        "pooled token": "the first 49407 of a text, its end token",
+    }
     assert "shorter side to 36, centre crop to 32 (bicubic), mean 0.4/0.5/0.6" in card.preprocessing
 
 
@@ -77,6 +81,65 @@ def test_squeeze_and_a_processor_that_squeezes(tiny_hf_clip):
     adapter = load_model("hf_clip", folder)
     assert torch.equal(adapter.preprocess(image, Fit.CROP), squeezed)
     assert adapter.card.preprocessing.startswith("squeezed to 32")
+
+
+@pytest.mark.parametrize(
+    "switches",
+    [
+        {"do_normalize": False},
+        {"do_rescale": False},
+        {"rescale_factor": 1 / 127.5},
+        {"do_rescale": False, "do_normalize": False},
+        {"image_mean": 0.5, "image_std": 0.25},
+        {"resample": 2},
+        {"size": {"shortest_edge": 32}},
+        {"size": {"height": 32, "width": 32}, "do_center_crop": False},
+        {"size": {"height": 32, "width": 32}},
+    ],
+    ids=str,
+)
+def test_each_switch_of_the_processor_is_as_transformers_has_it(tiny_hf_clip, switches):
+    folder = tiny_hf_clip()
+    change_processor(folder, **switches)
+    adapter = load_model("hf_clip", folder)
+    kind = getattr(transformers, "CLIPImageProcessorPil", None) or transformers.CLIPImageProcessor
+    images = [image for image in drawn_images() if image.size in {(64, 64), (300, 200)}]
+    expected = kind.from_pretrained(folder)(images=images, return_tensors="pt")["pixel_values"].float()
+    pixels = torch.stack([adapter.preprocess(image, Fit.CROP) for image in images])
+    assert float(pixels.max()) <= 1
+    scale = float(expected.abs().max())
+    torch.testing.assert_close(adapter.pixels.scaling(pixels), expected, atol=1e-6 * scale, rtol=0)
+
+
+def change_text_config(folder, **changes):
+    config = json.loads((folder / "config.json").read_text())
+    config["text_config"].update(changes)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize("end", [2, 49407])
+def test_the_pooled_token_of_added_tokens_is_transformers_own_and_told(tiny_hf_clip, end):
+    """A config with the old end token 2 reads a text at its largest id: an added token, where it has one."""
+    folder = tiny_hf_clip()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(["<style>"])
+    tokenizer.save_pretrained(folder)
+    change_weights(
+        folder,
+        "text_model.embeddings.token_embedding.weight",
+        lambda w: torch.cat([w, torch.linspace(-1, 1, w.shape[1])[None]]),
+    )
+    change_text_config(folder, eos_token_id=end, vocab_size=len(tokenizer))
+    adapter = load_model("hf_clip", folder)
+    told = "the largest id of a text" if end == 2 else "the first 49407 of a text"
+    assert adapter.card.notes["pooled token"].startswith(told)
+    texts = ["a <style> dog", "a photo of a dog", "<style>"]
+    model = transformers.CLIPModel.from_pretrained(folder).eval()
+    with torch.no_grad():
+        expected = torch.cat(
+            [tensor(model.get_text_features(**tokenizer([text], return_tensors="pt"))) for text in texts]
+        )
+    torch.testing.assert_close(adapter.encode_texts(texts), expected, atol=1e-5, rtol=1e-5)
 
 
 def change_processor(folder, **changes):
@@ -138,20 +201,19 @@ def test_a_hub_name_offline_is_one_line(monkeypatch, tmp_path):
         load_model("hf_clip:org/some-clip", offline=True)
 
 
-def remove_weight(folder):
+def change_weights(folder, name, change):
+    """Put `change(weight)` in a weight's place, or leave it out where that is None."""
     from safetensors.torch import load_file, save_file
 
     weights = load_file(folder / "model.safetensors")
-    del weights["visual_projection.weight"]
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    weights[name] = change(weights[name])
+    kept = {key: value for key, value in weights.items() if value is not None}
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
 
 
-def spoil_with_nan(folder):
-    from safetensors.torch import load_file, save_file
-
-    weights = load_file(folder / "model.safetensors")
-    weights["visual_projection.weight"][0, 0] = float("nan")
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+def with_projection(change):
+    """A spoiler that changes the projection of images."""
+    return lambda folder: change_weights(folder, "visual_projection.weight", change)
 
 
 @pytest.mark.parametrize(
@@ -161,15 +223,30 @@ def spoil_with_nan(folder):
         (lambda f: (f / "config.json").write_text("{"), "cannot be read"),
         (lambda f: (f / "config.json").write_text('{"model_type": "bert"}'), "type 'bert'"),
         (lambda f: (f / "config.json").write_text("[]"), "type None"),
-        (lambda f: (f / "model.safetensors").unlink(), "does not load as a CLIP"),
-        (lambda f: (f / "model.safetensors").write_bytes(b"x" * 50), "does not load as a CLIP"),
-        (remove_weight, r"missing keys visual_projection\.weight"),
-        (spoil_with_nan, "visual_projection.weight holds NaN"),
+        (lambda f: (f / "model.safetensors").unlink(), "has no weights"),
+        (lambda f: (f / "model.safetensors").write_bytes(b"x" * 50), "is truncated or not a safetensors file"),
+        (with_projection(lambda w: None), r"missing keys visual_projection\.weight"),
+        (with_projection(lambda w: w * float("nan")), "visual_projection.weight holds NaN"),
         (lambda f: change_processor(f, crop_size={"height": 16, "width": 16}), "the model reads squares of 32"),
+        (with_projection(lambda w: (w * 100).to(torch.int8)), r"in visual_projection\.weight \(int8\)"),
+        (lambda f: change_processor(f, do_resize=False), "does not resize"),
+        (lambda f: change_processor(f, do_pad=True), "pads images"),
+        (lambda f: change_processor(f, do_center_crop=False), r"not cut: the model reads squares of 32"),
+        (lambda f: change_processor(f, size={"height": 36, "width": 36}), "the model reads squares of 32"),
+        (lambda f: change_processor(f, size={"longest_edge": 32}), "expected whole numbers of shortest_edge"),
+        (lambda f: change_processor(f, rescale_factor=0), "expected a positive factor"),
+        (lambda f: change_processor(f, rescale_factor="x"), "could not convert string to float"),
+        (lambda f: change_processor(f, image_std=[0.1, 0.0, 0.1]), "stds that are not zero"),
+        (lambda f: change_processor(f, image_mean=[0.1]), "three means"),
+        (lambda f: change_processor(f, resample=99), "resample: 99 is not a valid Resampling"),
+        (lambda f: change_processor(f, image_processor_type="SiglipImageProcessor"), "is of a SiglipImageProcessor"),
+        (lambda f: change_text_config(f, eos_token_id=5), "read at the token 5 .* ends them with 49407"),
         (lambda f: (f / "tokenizer.json").write_text("{}"), "tokenizer in .* cannot be read"),
     ],
     ids=["no config", "broken config", "another model", "odd config", "no weights", "damaged", "incomplete", "NaN",
-         "small crop", "broken tokenizer"],
+         "small crop", "int8", "no resizing", "padding", "no crop", "no squeeze with a crop", "longest edge",
+         "zero factor", "factor", "zero std", "one mean", "resample", "another processor",
+         "another end", "broken tokenizer"],
 )  # fmt: skip
 def test_bad_folders_are_one_line(tiny_hf_clip, spoil, message, capfd):
     folder = tiny_hf_clip()

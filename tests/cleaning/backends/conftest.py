@@ -1,11 +1,13 @@
-"""Tiny Qwen3-VL models with random weights, in folders laid out like the published ones."""
+"""A local server of judges; tiny Qwen3-VL models with random weights, in folders laid out like the published ones."""
 
 import io
 import json
+import threading
 
 import pytest
 import torch
 import transformers
+from judge_server import Fake
 from PIL import Image
 from tokenizers import AddedToken, pre_tokenizers
 
@@ -118,3 +120,14 @@ def edit(folder, **changes):
     """Change entries of config.json."""
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.fixture
+def fake():
+    made = Fake()
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    yield made
+    made.shutdown()
+    made.server_close()
+    thread.join()

@@ -18,7 +18,7 @@ from hierbench.cleaning.select import Rules
 from hierbench.data.images import decode
 from hierbench.data.locate import Locations
 from hierbench.data.readers import open_dataset
-from hierbench.errors import CheckpointError, DataError, EncodingError, UsageError
+from hierbench.errors import CheckpointError, DataError, EncodingError, JudgeError, UsageError
 
 IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
 
@@ -424,10 +424,13 @@ def test_options(models):
 
 
 def test_a_whole_cleaning(played, clean, contents, tmp_path):
-    """Random weights know nothing, but every stage runs on them: 20 samples, the best 8 by exact counts."""
+    """Random weights know nothing, but unprobed every stage runs on them: 20 samples, the best 8 by exact counts."""
     rules = Rules(keep=8, negatives=4, ambiguity_level=1, max_negative=1)
     given = sources.miniature(20, 0.3, "noise")
-    outcome = clean(tmp_path, cast=played, rules=rules, given=given, top_captions=2, top_images=1)
+    asked = {"rules": rules, "given": given, "top_captions": 2, "top_images": 1}
+    with pytest.raises(JudgeError, match="the verifier, tiny-verifier: on drawn scenes of known truth"):
+        clean(tmp_path, cast=played, **asked)
+    outcome = clean(tmp_path, cast=played, probe=False, **asked)
     assert sum(outcome.kept) == 8
     assert len(outcome.pool) == 4
     assert np.isfinite(outcome.findings.verify).all()

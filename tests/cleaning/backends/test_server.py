@@ -1,17 +1,15 @@
 """The server backend against a local HTTP server that also fails in every way that servers do."""
 
-import base64
 import hashlib
 import io
-import json
 import math
 import threading
 import time
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
+from judge_server import MODELS, WIDTH, Handler, drawn, fake_yes, picture
 from PIL import Image
 
 from hierbench.cleaning import sources
@@ -20,139 +18,6 @@ from hierbench.cleaning.roles import Embedder, Pair, Question, Reranker, Verifie
 from hierbench.cleaning.select import Rules
 from hierbench.data.images import decode
 from hierbench.errors import DataError, ServerError, UsageError
-
-MODELS = {"verifier": "V", "embedder": "E", "reranker": "R"}
-WIDTH = 5
-
-
-def drawn(*parts, count=1):
-    """Numbers in [0, 1) that depend on the parts alone."""
-    digest = hashlib.sha256(repr(parts).encode()).digest()
-    return [int.from_bytes(digest[3 * i : 3 * i + 3], "big") / 2**24 for i in range(count)]
-
-
-def fake_yes(text, image):
-    """(probability of yes, of no) that the fake verifier gives."""
-    a, b = drawn("yes", text, image, count=2)
-    return 0.9 * a, (1 - 0.9 * a) * b
-
-
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def do_GET(self):
-        if self.server.models is None:
-            return self.say({"error": "no"}, 401)
-        return self.say({"data": [{"id": name, "root": f"/models/{name}"} for name in self.server.models]})
-
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        mine = self.server
-        if set(body) == {"model"}:
-            return self.say({"error": {"message": "incomplete"}}, mine.incomplete.get(self.path, 422))
-        with mine.lock:
-            mine.now += 1
-            mine.most = max(mine.most, mine.now)
-            mine.bodies.append((self.path, body))
-            key = json.dumps(body, sort_keys=True)
-            mine.seen[key] += 1
-            trouble = mine.trouble(key, mine.seen[key])
-        try:
-            time.sleep(mine.delay)
-            self.reply(body, trouble)
-        finally:
-            with mine.lock:
-                mine.now -= 1
-
-    def reply(self, body, trouble):
-        if trouble in (400, 404, 429, 500, 503):
-            headers = {"Retry-After": self.server.wish} if trouble == 429 else {}
-            return self.say({"error": {"message": f"told so {trouble}"}}, trouble, headers)
-        if trouble == "disconnect":
-            self.close_connection = True
-            return self.connection.close()
-        if trouble == "slow":
-            time.sleep(self.server.slow)
-        answer = {"/v1/chat/completions": self.chat, "/v1/embeddings": self.embed, "/v1/score": self.score}[
-            self.path
-        ](body)
-        if trouble == "malformed":
-            return self.send(json.dumps(answer).encode()[:-7])
-        if trouble == "html":
-            return self.send(b"<html>", kind="text/html")
-        if trouble == "lacking":  # what was asked for is left out
-            answer = {"choices": [{"message": {"content": "Yes"}, "logprobs": None}], "data": [{}]}
-        return self.say(answer)
-
-    def chat(self, body):
-        (message,) = body["messages"]
-        yes, no = fake_yes(message["content"][-1]["text"], picture(message["content"]))
-        masses = {"Yes": 0.7 * yes, " yes": 0.3 * yes, "No": 0.6 * no, "no": 0.4 * no, "Maybe": 1 - yes - no}
-        top = [{"token": token, "logprob": math.log(max(mass, 1e-30))} for token, mass in masses.items()]
-        return {"choices": [{"logprobs": {"content": [{**top[0], "top_logprobs": top}]}}]}
-
-    def embed(self, body):
-        content = body["messages"][-1]["content"]
-        numbers = drawn("embed", content[-1].get("text"), picture(content), count=WIDTH)
-        return {"data": [{"index": 0, "embedding": [10 * number - 5 for number in numbers]}]}
-
-    def score(self, body):
-        image = picture(body["text_1"]["content"])
-        scores = [drawn("score", text, image)[0] for text in body["text_2"]]
-        listed = [{"index": number, "score": score} for number, score in enumerate(scores)]
-        return {"data": listed[::-1]}  # order is nobody's promise
-
-    def say(self, document, status=200, headers=None):
-        self.send(json.dumps(document).encode(), status, headers=headers)
-
-    def send(self, content, status=200, kind="application/json", headers=None):
-        self.send_response(status)
-        for name, value in {
-            "Content-Type": kind,
-            "Content-Length": str(len(content)),
-            **(headers or {}),
-        }.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(content)
-
-
-def picture(content):
-    for part in content:
-        if part["type"] == "image_url":
-            return base64.b64decode(part["image_url"]["url"].partition(",")[2])
-    return None
-
-
-class Fake(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
-        self.lock, self.models = threading.Lock(), list(MODELS.values())
-        self.now = self.most = 0
-        self.bodies, self.seen = [], Counter()
-        self.delay, self.slow, self.wish = 0.0, 1.5, "0.01"
-        self.incomplete = {}  # path -> status of requests without content
-        self.trouble = lambda key, time: None
-
-    def handle_error(self, *_):
-        pass
-
-
-@pytest.fixture
-def fake():
-    made = Fake()
-    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    yield made
-    made.shutdown()
-    made.server_close()
-    thread.join()
 
 
 def cast(fake, **options):
@@ -259,7 +124,16 @@ def cleaned(clean, fake, out, **options):
     """The whole cleaning of 12 samples of the built-in world, asked from the server."""
     given = sources.miniature(12, 0.3, "noise")
     rules = Rules(keep=5, negatives=3, ambiguity_level=1)
-    clean(out, cast=cast(fake, **options), rules=rules, given=given, top_captions=4, top_images=1, chunk=16)
+    clean(
+        out,
+        cast=cast(fake, **options),
+        rules=rules,
+        given=given,
+        top_captions=4,
+        top_images=1,
+        chunk=16,
+        probe=False,
+    )
 
 
 def test_a_whole_cleaning_over_a_failing_server(clean, contents, fake, tmp_path):
@@ -296,10 +170,10 @@ def test_other_rules_need_no_server(clean, fake, tmp_path):
     known = remembered(tmp_path / "answers", "server", MODELS, "auto", down)
     assert known.verifier.identity == cast(fake).verifier.identity
     given, rules = sources.miniature(12, 0.3, "noise"), Rules(keep=7, negatives=2, ambiguity_level=1)
-    outcome = clean(tmp_path, cast=known, rules=rules, given=given, top_captions=4, top_images=1)
+    outcome = clean(tmp_path, cast=known, rules=rules, given=given, top_captions=4, top_images=1, probe=False)
     assert sum(outcome.kept) == 7
     with pytest.raises(ServerError, match="nobody is there"):
-        clean(tmp_path, cast=known, rules=rules, given=given, top_captions=5, top_images=1)
+        clean(tmp_path, cast=known, rules=rules, given=given, top_captions=5, top_images=1, probe=False)
     assert remembered(tmp_path / "answers", "server", MODELS | {"reranker": "R2"}, "auto", down) is None
     assert remembered(tmp_path / "answers", "transformers", MODELS, "auto", down) is None
     assert remembered(tmp_path / "none", "server", MODELS, "auto", down) is None
