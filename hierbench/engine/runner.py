@@ -121,6 +121,7 @@ def _run_all(setup: Setup, team: distributed.Team | None) -> Results:
     try:
         with (
             setup.progress.bar("tasks", len(setup.models) * len(setup.tasks)) as advance,
+            _only_new_garbage(),
             Claims(setup.out) as claims,
             contextlib.closing(_measured(setup, team, claims)) as measured,
         ):
@@ -430,6 +431,19 @@ class _Helper:
             _free_memory()
             self.session, self.loaded = self.setup.session(self.setup.models[position]), position
         return self.session.encode(self.setup.datasets.open(dataset).dataset, job)
+
+
+@contextlib.contextmanager
+def _only_new_garbage() -> Iterator[None]:
+    """Within it, collecting garbage looks at what was made since: not each time at all that torch has imported."""
+    if gc.get_freeze_count():  # the caller's own doing: leave it alone
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _free_memory() -> None:
