@@ -28,7 +28,7 @@ from hierbench.data.readers import VARIANT
 from hierbench.data.readers.imagefolder import INDEX
 from hierbench.data.readers.wds import IGNORED
 from hierbench.errors import OutputError, UsageError
-from hierbench.files import lives, safe_name
+from hierbench.files import alive, safe_name
 from hierbench.progress import Progress, choose
 
 Exportable = Classification | MultiLabel | Retrieval
@@ -59,7 +59,7 @@ def export(record: AnyDataset, form: str, out: Path, progress: Progress | bool |
         raise UsageError(f"-o {out} exists and is not an empty folder: choose another one")
     for leftover in out.parent.glob(f".{glob.escape(out.name)}.*{EXPORTING}"):  # of killed exports
         number = leftover.name.removesuffix(EXPORTING).rpartition(".")[2]
-        if number.isdigit() and not lives(int(number)):
+        if number.isdigit() and not alive(int(number)):
             shutil.rmtree(leftover, ignore_errors=True)
     made = out.with_name(f".{out.name}.{os.getpid()}{EXPORTING}")
     count = len(record.images.ids)

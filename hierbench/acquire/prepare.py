@@ -38,7 +38,7 @@ from hierbench.data.readers import open_folder
 from hierbench.data.readers._files import first_few
 from hierbench.data.readers._labels import OTHER_SPLIT
 from hierbench.errors import DataError, HierbenchError, MissingDataError, OutputError, UsageError
-from hierbench.files import replacing
+from hierbench.files import ABANDONED_SECONDS, locked, replacing
 from hierbench.pool import each
 from hierbench.progress import Progress, choose
 
@@ -46,7 +46,6 @@ SHARD_BYTES = 96 << 20  # of images, about
 SHARD_ROWS = 1024  # at most, so that processes have something to share in small datasets, too
 SAMPLED = 64  # images whose size is looked at for that
 PREPARING = ".preparing"
-KEPT_SECONDS = 24 * 3600  # that a killed preparation waits for being gone on with, once another one starts
 AGAIN = "what is finished is kept, run the command again to go on"
 
 
@@ -172,24 +171,18 @@ def _prepare(
 @contextlib.contextmanager
 def _alone(target: Path) -> Iterator[None]:
     """Hold the target; UsageError where another process does, OutputError where its folder cannot be made."""
-    from filelock import FileLock, Timeout
-
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(_lock(target), timeout=2)  # a killed run's workers hold it
-        lock.acquire()
-    except Timeout:
-        raise UsageError(
-            f"another process is preparing a dataset into {target}: wait for it, or choose another --out"
-        ) from None
-    except OSError as error:
-        raise OutputError(
-            f"cannot write to {target.parent}: {error.strerror or error}: choose another --out"
-        ) from error
-    try:
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(locked(_lock(target), timeout=2))  # a killed run's workers hold it
+        except TimeoutError:
+            raise UsageError(
+                f"another process is preparing a dataset into {target}: wait for it, or choose another --out"
+            ) from None
+        except OSError as error:
+            raise OutputError(
+                f"cannot write to {target.parent}: {error.strerror or error}: choose another --out"
+            ) from error
         yield
-    finally:
-        lock.release()
 
 
 def _staging(target: Path) -> Path:
@@ -198,19 +191,17 @@ def _staging(target: Path) -> Path:
 
 def _sweep(target: Path) -> None:
     """Take away what killed preparations have left beside the target: of datasets that are there by now, and what
-    nobody has gone on with for `KEPT_SECONDS`. What another process works on is left alone, by its lock.
+    nobody has gone on with for `ABANDONED_SECONDS`. What another process works on is left alone, by its lock.
     """
-    from filelock import FileLock, Timeout
-
     for leftover in target.parent.glob(f".*{PREPARING}"):
         other = target.with_name(leftover.name[1:].removesuffix(PREPARING))
         if other == target or not leftover.is_dir():
             continue
-        with contextlib.suppress(Timeout, OSError), FileLock(_lock(other), timeout=0):
+        with contextlib.suppress(OSError), locked(_lock(other), timeout=0):
             touched = max(
                 path.stat().st_mtime for path in (leftover, *leftover.glob("*"), *leftover.glob("*/*"))
             )
-            if (other / prepared.RECORD).is_file() or time.time() - touched > KEPT_SECONDS:
+            if (other / prepared.RECORD).is_file() or time.time() - touched > ABANDONED_SECONDS:
                 shutil.rmtree(leftover, ignore_errors=True)
 
 

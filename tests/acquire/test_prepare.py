@@ -737,7 +737,7 @@ def test_memory_stays_with_a_row_group(tmp_path, manifest):
 
 def test_what_dead_preparations_left_is_swept_and_what_lives_is_not(source, tmp_path, layouts):
     data = tmp_path / "data"
-    old = time.time() - prepare.KEPT_SECONDS - 60
+    old = time.time() - prepare.ABANDONED_SECONDS - 60
     for name in ("dead", "recent", "held", "finished"):
         layouts.put(data / f".{name}.preparing" / "unpacked" / "1.jpg", b"x")
         if name in ("dead", "held"):
