@@ -15,7 +15,7 @@ from hierbench.cleaning.probe import Probes
 from hierbench.cleaning.roles import Cast
 from hierbench.cleaning.select import Decision, Findings, Negative, Rules
 from hierbench.cleaning.sources import LEVELS, Source, check_apart
-from hierbench.cleaning.stages import CHUNK, Asking, Batch, Item, neighbours
+from hierbench.cleaning.stages import CHUNK, Asking, Inquiry, Item, neighbours
 from hierbench.data.images import decode
 from hierbench.errors import UsageError
 from hierbench.progress import Progress, Quiet
@@ -33,7 +33,7 @@ class Outcome:
 
     source: Source
     rules: Rules
-    asked: dict[str, Batch]  # verify, order, images, captions, rerank, follows, implies
+    asked: dict[str, Inquiry]  # verify, order, images, captions, rerank, follows, implies
     findings: Findings
     decisions: tuple[Decision, ...]
     pool: tuple[Negative, ...]
@@ -131,7 +131,7 @@ def clean(
     players = {role: getattr(cast, role) for role in ROLES}
     probes = Probes(players, asking.answers(), probe)
 
-    def answered(stage: str, role: str, *batches: Batch) -> Waiting | None:
+    def answered(stage: str, role: str, *batches: Inquiry) -> Waiting | None:
         if any(batch.share(shard) for batch in batches):
             probes.before(role)
         for batch in batches:
@@ -164,7 +164,7 @@ def clean(
 
 def _ask(
     asking: Asking, answered: Callable[..., Waiting | None]
-) -> Waiting | tuple[dict[str, Batch], Findings]:
+) -> Waiting | tuple[dict[str, Inquiry], Findings]:
     """All stages: the batches, answered, by name, and what they say; `Waiting` for the first that lacks answers."""
     source = asking.source
     seen, told = asking.verify()
