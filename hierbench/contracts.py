@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # torch and PIL take seconds to import; listing names must no
     from PIL import Image
     from torch import Tensor
 
+    from hierbench.metrics.bootstrap import Statistics
+
 
 class Fit(StrEnum):
     """How an image is brought to the square that a model reads."""
@@ -254,5 +256,13 @@ class Task(Protocol):
         ...
 
     def requests(self, dataset: Any) -> EmbeddingRequests: ...
+
+    def statistics(self, items: Mapping[str, Any]) -> Statistics:
+        """Every metric as a function of how often each unit counts, from per-item outcomes as `score` keeps them.
+
+        `items`: table -> column -> values, arrays or what parquet gives back. `score` and whoever compares models on
+        the same items use it. Raises OutputError where a column is not there.
+        """
+        ...
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: Any) -> Scores: ...

@@ -9,12 +9,13 @@ by `hierbench.models`.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hierbench.contracts import Task
 from hierbench.data.manifests import Manifest, all_manifests, register_manifest
@@ -62,6 +63,16 @@ def task_factories() -> dict[str, Factory]:
 def task(name: str) -> Task:
     """Build a task by name; UnknownNameError with the nearest names where there is none."""
     return lookup("task", name, task_factories())()
+
+
+def under(named: str | Task, protocol: str) -> Task:
+    """A task, by name or as it is, as a protocol has it. Raises UsageError for one that knows another alone."""
+    task = lookup("task", named, task_factories())() if isinstance(named, str) else named
+    if task.spec.protocol == protocol:
+        return task
+    if dataclasses.is_dataclass(task) and any(field.name == "protocol" for field in dataclasses.fields(task)):
+        return cast(Task, dataclasses.replace(cast(Any, task), protocol=protocol))
+    raise UsageError(f"task {task.spec.name} knows the protocol {task.spec.protocol} alone, not {protocol}")
 
 
 def list_tasks() -> list[Task]:

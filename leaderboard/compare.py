@@ -14,15 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hierbench import results
-from hierbench.errors import OutputError
-from hierbench.leaderboard import tables
-from hierbench.leaderboard.tables import Cell, Column
+from hierbench import registry, results
+from hierbench.errors import HierbenchError, OutputError, UnknownNameError
+from hierbench.leaderboard import columns, tables
+from hierbench.leaderboard.columns import Column
+from hierbench.leaderboard.tables import Cell
 from hierbench.metrics import bootstrap
-from hierbench.metrics.classification import accuracy_statistic
-from hierbench.metrics.entailment import auc_ap_statistic
-from hierbench.metrics.multilabel import map_statistic
-from hierbench.metrics.ranking import recall_statistic
 from hierbench.names import lookup
 
 if TYPE_CHECKING:
@@ -54,7 +51,7 @@ class Difference:
 def compare(
     first: str, second: str, folders: Sequence[str | Path], layout: str | None = None
 ) -> list[Difference]:
-    """The differences between two models in every column of the layout where both have a figure.
+    """The differences between two models in every metric of which both have a figure, the layout's columns first.
 
     Raises UnknownNameError for a model that none of the output folders has, OutputError for a name that means
     two different models there and for damaged files.
@@ -63,7 +60,8 @@ def compare(
     a, b = (lookup("model in these results", name, found) for name in (first, second))
     records = [record for _, record in [*a.values(), *b.values()]]
     asked = results.read_run(folders[0]).get("layout")
-    table = tables.build(records, layout or asked or tables.DEFAULT_LAYOUT)
+    named = columns.layout(layout or asked or tables.DEFAULT_LAYOUT)
+    table = tables.build(records, columns.every_metric(named, records))
 
     @cache
     def resampled(task: str) -> dict[str, np.ndarray] | str:
@@ -83,21 +81,33 @@ def differences(
 ) -> dict[str, np.ndarray] | str:
     """Differences (resamples,) of each metric, first minus second, both on the same resamples of the same items.
 
-    Takes the per-item outcomes of two records of one task, one DataFrame a table. A text where they cannot be
-    paired: why.
+    Takes the per-item outcomes of two records of one task, one DataFrame a table; the task says what its metrics are
+    on a resample. Metrics of which resampling makes no sense are left out. A text where they cannot be paired: why.
     """
     if why := _differing(first, second):
         return why
-    (one, units), (other, _) = _statistic(first, first_record), _statistic(second, second_record)
-    if not units:
-        return "per-item outcomes of an unknown form"
+    try:
+        one, other = _statistics(first, first_record), _statistics(second, second_record)
+    except UnknownNameError:
+        return "the task is not known here: add its file with --task-file"
+    except (HierbenchError, KeyError) as error:
+        return " ".join(str(error).split())
+    if one.units != other.units:
+        return "measured on different items"
     drawn: dict[str, list[np.ndarray]] = {}
     with np.errstate(invalid="ignore", divide="ignore"):
-        for counts in bootstrap.draws(units):
-            a, b = one(counts), other(counts)
+        for counts in bootstrap.draws(len(one.units)):
+            a, b = one.statistic(counts), other.statistic(counts)
             for name in a:
                 drawn.setdefault(name, []).append(a[name] - b[name])
     return {name: np.concatenate(parts) for name, parts in drawn.items()}
+
+
+def _statistics(items: Items, record: Record) -> bootstrap.Statistics:
+    task = registry.under(record.task, record.protocol)
+    if record.task_version != task.spec.version:
+        raise OutputError(f"measured with version {record.task_version} of the task: run it again")
+    return task.statistics(items)
 
 
 def interval(drawn: np.ndarray) -> tuple[float, float]:
@@ -161,10 +171,10 @@ def _difference(
     column: Column, first: Cell, second: Cell, drawn: Mapping[str, np.ndarray] | str
 ) -> Difference:
     a, b = first.estimate.value, second.estimate.value
-    if first.notes or second.notes:
+    if not (first.comparable and second.comparable):
         drawn = "measured on different data"
     elif not isinstance(drawn, str) and column.metric not in drawn:
-        drawn = "no per-item outcomes for this metric"
+        drawn = "resampling says nothing about this metric"
     if isinstance(drawn, str):
         return Difference(column, a, b, a - b, n=first.n, note=drawn)
     values = drawn[column.metric]
@@ -187,53 +197,3 @@ def _differing(first: Items, second: Items) -> str:
         ):
             return "measured on different items"
     return ""
-
-
-def _statistic(items: Items, record: Record) -> tuple[bootstrap.Statistic, int]:
-    """The task's statistic and its number of units, told from the tables that it keeps; 0 units = no form we know."""
-    images, pairs, samples = items.get("images"), items.get("pairs"), items.get("samples")
-    if pairs is not None and {"score", "label", "specific"} <= set(pairs):
-        return _pair_statistic(pairs)
-    if images is None:
-        return bootstrap.together(), 0
-    position = {image: place for place, image in enumerate(images["image_id"])}
-    parts = []
-    if {"label", "predicted"} <= set(images):
-        label, predicted = _array(images["label"]), _array(images["predicted"])
-        classes = int(max(label.max(), predicted.max())) + 1  # any others would count nowhere
-        parts.append(accuracy_statistic(predicted, label, classes, record.protocol))
-    if {"scores", "present", "ignored"} <= set(images):
-        parts.append(map_statistic(*(np.stack(images[name]) for name in ("scores", "present", "ignored"))))
-    if "rank" in images and "captions" in items:
-        captions = items["captions"]
-        owner = _array(captions["image_id"].map(position))
-        parts.append(recall_statistic(_array(captions["rank"]), _array(images["rank"]), owner))
-    own = {name: _array(images[name]) for name in images if name in (record.metrics or {})}
-    if own:
-        parts.append(bootstrap.means(own))
-    if samples is not None and "tau" in samples:
-        parts.append(
-            bootstrap.means({"d_corr": _array(samples["tau"])}, _array(samples["image_id"].map(position)))
-        )
-    return bootstrap.together(*parts), len(images) if parts else 0
-
-
-def _pair_statistic(pairs: pd.DataFrame) -> tuple[bootstrap.Statistic, int]:
-    """AUC and AP over scored pairs, resampled by image: that of the sample, or of a negative pair's specific item."""
-    to_image = pairs[pairs["relation"].str.endswith("_image")]
-    image_of = dict(zip(to_image["sample_id"], to_image["specific"], strict=True))
-    positive, negative = pairs[pairs["label"] == 1], pairs[pairs["label"] == 0]
-    unit = {image: place for place, image in enumerate(dict.fromkeys(to_image["specific"]))}
-    statistic = auc_ap_statistic(
-        positive=_array(positive["score"]),
-        positive_unit=_array(positive["sample_id"].map(image_of).map(unit)),
-        negative=_array(negative["score"]),
-        negative_unit=_array(negative["specific"].map(unit)),
-        units=len(unit),
-    )
-    return statistic, len(unit)
-
-
-def _array(column: pd.Series) -> np.ndarray:
-    """A copy that torch may look at: pandas hands out read-only views."""
-    return column.to_numpy(copy=True)

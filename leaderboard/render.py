@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.text import Text
 
 from hierbench.contracts import Estimate
-from hierbench.leaderboard.tables import Cell, Column, Table, printed
+from hierbench.leaderboard.columns import Column
+from hierbench.leaderboard.tables import Cell, Table, printed
 
 ARROWS = {"higher": "↑", "lower": "↓", "": ""}
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")

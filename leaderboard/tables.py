@@ -1,7 +1,7 @@
 """Result records to a table: which columns, which cell, what is best, and what a reader has to be told.
 
 A column is one metric of one task under one *variant* (task version, protocol with what sets the images apart from it,
-prompts, limit): figures that were measured differently never share a column. Layouts (`layouts/*.yaml`) say which
+prompts, limit): figures that were measured differently never share a column. `hierbench.leaderboard.columns` says which
 columns there are and in which order; `hierbench.leaderboard.render` turns the table into text.
 """
 
@@ -10,49 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hierbench.contracts import Estimate
-from hierbench.errors import OutputError, UnknownNameError
+from hierbench.errors import OutputError
+from hierbench.leaderboard.columns import Column, Layout, Specs, documents, further, layout
 from hierbench.names import lookup
+from hierbench.yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from hierbench.results import Record
 
 DEFAULT_LAYOUT = "argent"
-UNITS = ("percent", "fraction", "raw")
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column: a metric of a task, or the mean of a metric over several tasks."""
-
-    group: str
-    title: str
-    metric: str
-    unit: str  # percent: 0–100; fraction: 0–1, printed as percent; raw: printed as it is
-    task: str = ""  # empty for an average
-    better: str = "higher"  # higher | lower | "" (unknown)
-    average_over: tuple[str, ...] = ()
-    variant: str = ""  # what sets this column apart from another of the same metric; "" = there is no other
-
-    @property
-    def key(self) -> str:
-        """`task:metric`, or `average`; the name of the column in published figures and CSV files."""
-        base = f"{self.task}:{self.metric}" if self.task else "average"
-        return f"{base} ({self.variant})" if self.variant else base
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The columns that a kind of table may have, in order; `published` names the paper's own figures."""
-
-    name: str
-    title: str
-    columns: tuple[Column, ...]
-    published: str | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +33,7 @@ class Cell:
     n: int | None = None
     best: bool = False
     notes: tuple[int, ...] = ()
+    comparable: bool = True  # False: measured on other data than the rest of the column
 
 
 @dataclass(frozen=True)
@@ -111,44 +82,7 @@ class _Figure:
     n: int | None
     variant: _Variant
     fingerprint: str | None
-
-
-# ------------------------------------------------------------------------------------------------------- layouts
-
-
-@cache
-def layouts() -> dict[str, Layout]:
-    """Every layout by name. Raises OutputError where a file is not a layout."""
-    return {name: _layout(name, document) for name, document in _documents("layouts").items()}
-
-
-def layout(name: str) -> Layout:
-    """A layout by name; UnknownNameError, with the nearest names, where there is none."""
-    return lookup("table layout", name, layouts())
-
-
-def _layout(name: str, document: Mapping[str, Any]) -> Layout:
-    columns = []
-    for group in document["groups"]:
-        for fields in group["columns"]:
-            fields = dict(fields, average_over=tuple(fields.get("average_over", ())))
-            columns.append(Column(group=group["title"], **fields))
-            if columns[-1].unit not in UNITS:
-                raise OutputError(f"layout {name}: unit {columns[-1].unit!r} of {columns[-1].key} is unknown")
-    return Layout(name, document["title"], tuple(columns), document.get("published"))
-
-
-def _documents(folder: str) -> dict[str, dict[str, Any]]:
-    from importlib import resources
-
-    import yaml
-
-    files = sorted((resources.files("hierbench.leaderboard") / folder).iterdir(), key=lambda file: file.name)
-    return {
-        file.name.removesuffix(".yaml"): yaml.safe_load(file.read_text(encoding="utf-8"))
-        for file in files
-        if file.name.endswith(".yaml")
-    }
+    degenerate: str = ""  # why the figure says little; such a one is never the best
 
 
 # ------------------------------------------------------------------------------------------------ measured figures
@@ -175,12 +109,14 @@ def read(folders: Sequence[str | Path], layout: str | None = None) -> Table:
 def build(results: Iterable[Record], layout: str | Layout = DEFAULT_LAYOUT) -> Table:
     """The table of some records: one row a model, in the order in which the records name them.
 
-    A task that the layout does not know gets its columns from another layout, or its headline. A column appears if
+    A task that the layout does not know gets the columns that `columns.further` tells. A column appears if
     some model has a figure in it or failed at it; tasks that were skipped for every model are named in the remarks.
     Raises UnknownNameError for an unknown layout.
     """
     records = list(results)
     layout = _named(layout)
+    specs = Specs(records)
+    added = further(layout, records)
     names = _row_names(records)
     rows = list(dict.fromkeys(names))
     by_place: dict[tuple[str, str], list[Record]] = {}
@@ -190,12 +126,13 @@ def build(results: Iterable[Record], layout: str | Layout = DEFAULT_LAYOUT) -> T
     footnotes: list[str] = []
     columns: list[Column] = []
     cells: dict[str, list[Cell]] = {row: [] for row in rows}
-    for column in [*layout.columns, *_further_columns(layout, records)]:
+    for column in [*layout.columns, *added]:
         figures = _figures(column, rows, by_place)
         variants = sorted({figure.variant for figure in figures}, key=_plain_first)
         failed = not column.average_over and any(
             record.error for row in rows for record in by_place.get((row, column.task), ())
         )
+        column = specs.applied(column) if variants or failed else column
         for variant in variants or ([None] if failed else []):
             columns.append(replace(column, variant=_difference(variant, variants)))
             here = {figure.row: figure for figure in figures if figure.variant == variant}
@@ -206,13 +143,22 @@ def build(results: Iterable[Record], layout: str | Layout = DEFAULT_LAYOUT) -> T
     for name, record in zip(names, records, strict=True):
         family[name] = record.family if record.family != "unknown" else family.get(name, "unknown")
     return Table(
-        title=layout.title,
+        title=_title(layout, columns, added),
         columns=tuple(columns),
         rows=tuple(Row(row, family[row], tuple(cells[row])) for row in rows),
         footnotes=tuple(footnotes),
         remarks=_remarks(columns, records),
         published=layout.published,
     )
+
+
+def _title(layout: Layout, columns: Sequence[Column], added: Sequence[Column]) -> str:
+    """The layout's title, as far as the table's columns are the layout's."""
+    others = {column.task for column in added}
+    own = [column for column in columns if column.task not in others]
+    if len(own) == len(columns):
+        return layout.title
+    return f"{layout.title}, and further tasks" if own else "Measured tasks"
 
 
 def _named(layout_or_name: str | Layout) -> Layout:
@@ -251,7 +197,14 @@ def _figures(column: Column, rows: Sequence[str], by_place: Mapping) -> list[_Fi
     if column.average_over:
         return [figure for row in rows for figure in _averages(column, row, by_place)]
     return [
-        _Figure(row, record.metrics[column.metric], record.n, _Variant.of(record), _fingerprint(record))
+        _Figure(
+            row,
+            record.metrics[column.metric],
+            record.n,
+            _Variant.of(record),
+            _fingerprint(record),
+            record.degenerate.get(column.metric, ""),
+        )
         for row in rows
         for record in by_place.get((row, column.task), ())
         if _has(record, column)
@@ -293,6 +246,7 @@ def _averages(column: Column, row: str, by_place: Mapping) -> list[_Figure]:
                 sum(record.n or 0 for record in found.values()),
                 _Variant(versions, *way),
                 None if None in prints else "/".join(prints),
+                "; ".join(filter(None, (record.degenerate.get(column.metric) for record in found.values()))),
             )
         )
     return figures
@@ -305,23 +259,25 @@ def _cells(
     prints = [figure.fingerprint for figure in here.values() if figure.fingerprint]
     usual = max(prints, key=prints.count) if prints else None  # the first of the most frequent
     comparable = len(set(prints)) < 2
-    best = _best(column, [figure.estimate.value for figure in here.values()]) if comparable else None
+    sound = {row: figure for row, figure in here.items() if not figure.degenerate}
+    best = _best(column, [figure.estimate.value for figure in sound.values()]) if comparable else None
     cells = {}
     for row in rows:
         figure = here.get(row)
+        notes = [f"{column.task or 'average'}: {figure.degenerate}"] if figure and figure.degenerate else []
+        foreign = figure is not None and figure.fingerprint not in (None, usual)
         if figure is None:
             notes = [_gap(column, row, by_place)]
-        elif figure.fingerprint not in (None, usual):
-            notes = [
+        elif foreign:
+            notes += [
                 f"{column.task or 'average'}: measured on other images or labels (dataset fingerprint "
                 f"{figure.fingerprint[:12]}) than the rest of the column ({usual[:12]}); not comparable"
             ]
-        else:
-            notes = []
         cells[row] = Cell(
             estimate=figure and figure.estimate,
             n=figure and figure.n,
-            best=figure is not None and best is not None and printed(column, figure.estimate.value) == best,
+            best=row in sound and best is not None and printed(column, figure.estimate.value) == best,
+            comparable=not foreign,
             notes=tuple(_number(note, footnotes) for note in notes),
         )
     return cells
@@ -451,36 +407,6 @@ def _by_text(said: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(", ".join(names), text) for text, names in tasks.items()]
 
 
-def _further_columns(layout: Layout, records: Sequence[Record]) -> list[Column]:
-    """Columns for tasks that the layout does not have."""
-    known = {task for column in layout.columns for task in (column.task, *column.average_over)}
-    further = []
-    for task in dict.fromkeys(record.task for record in records):
-        if task in known:
-            continue
-        elsewhere = [
-            column for other in layouts().values() for column in other.columns if column.task == task
-        ]
-        further += elsewhere or _headline(task, records)
-    return further
-
-
-def _headline(task: str, records: Sequence[Record]) -> list[Column]:
-    """The headline column of a task that no layout has; of a task that is no longer registered, its first metric."""
-    from hierbench import registry  # the task's code says which way is better; importing it takes seconds
-
-    try:
-        spec = registry.task(task).spec
-        metric = next(metric for metric in spec.metrics if metric.name == spec.headline)
-        better = "higher" if metric.higher_is_better else "lower"
-        return [Column(task, metric.title, metric.name, metric.unit, task, better)]
-    except UnknownNameError:
-        names = next(
-            (list(record.metrics) for record in records if record.task == task and record.metrics), []
-        )
-        return [Column(task, name, name, "raw", task, better="") for name in names[:1]]
-
-
 # ----------------------------------------------------------------------------------------------- published figures
 
 
@@ -489,8 +415,9 @@ def published(name: str) -> Table:
 
     Raises UnknownNameError where no such figures are stored.
     """
-    document = lookup("published figures", name, _documents("published"))
-    by_key = {column.key: column for column in layout(document["layout"]).columns}
+    document = lookup("published figures", name, _published())
+    specs = Specs()
+    by_key = {column.key: specs.applied(column) for column in layout(document["layout"]).columns}
     columns = tuple(by_key[key] for key in document["columns"])
     rows = tuple(
         Row(
@@ -507,6 +434,10 @@ def published(name: str) -> Table:
         remarks=(f"Source: {document['source']}.", *document["notes"], "–: not printed in the source."),
         measured=False,
     )
+
+
+def _published() -> dict[str, dict[str, Any]]:
+    return {path.stem: read_yaml(path, "published figures", OutputError) for path in documents("published")}
 
 
 def _published_cell(column: Column, value: float | None) -> Cell:

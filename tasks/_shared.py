@@ -1,9 +1,10 @@
-"""What the task files share: embeddings checked as they are looked up, classes by name."""
+"""What the task files share: columns of kept outcomes, embeddings checked as they are looked up, classes by name."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from hierbench.contracts import Embeddings, Geometry
 from hierbench.data.datasets import Classification, MultiLabel
-from hierbench.errors import EncodingError
+from hierbench.errors import EncodingError, OutputError
 
 
 def image_features(embeddings: Embeddings, ids: Sequence[str]) -> Tensor:
@@ -32,6 +33,39 @@ def _finite(features: Tensor, kind: str, names: Sequence[str]) -> Tensor:
             "check the checkpoint, or try --dtype float32"
         )
     return features
+
+
+# --------------------------------------------------------------------------------------------- per-item outcomes
+
+
+def column(items: Mapping[str, Any], table: str, name: str) -> np.ndarray:
+    """A column of the outcomes that a task kept: (n,), or (n, C) where each item has a list.
+
+    `items` as `Task.statistics` takes them. Raises OutputError where there is no such column.
+    """
+    try:
+        values = items[table][name]
+    except KeyError:
+        raise OutputError(
+            f"the per-item outcomes have no column {name} in a table {table}: run the task again"
+        ) from None
+    array = np.array(values)  # a copy: pandas hands out read-only views, torch would complain
+    return (
+        np.stack(array)
+        if array.dtype == object and len(array) and isinstance(array[0], np.ndarray)
+        else array
+    )
+
+
+def positions(of: np.ndarray, among: Iterable[str]) -> np.ndarray:
+    """Where each id stands in a list of ids, (n,) int64. Raises OutputError for one that does not."""
+    place = {name: number for number, name in enumerate(among)}
+    try:
+        return np.array([place[name] for name in of], np.int64)
+    except KeyError as error:
+        raise OutputError(
+            f"the per-item outcomes name {error}, which is none of their images: run the task again"
+        ) from None
 
 
 # ------------------------------------------------------------------------------------------------ classes by name

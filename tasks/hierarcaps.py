@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from hierbench.contracts import EmbeddingRequests, Embeddings, Fit, Geometry, MetricSpec, Scores, TaskSpec
 from hierbench.data.datasets import CaptionChains
 from hierbench.data.manifests import Manifest
 from hierbench.metrics import bootstrap
 from hierbench.metrics.radial import radial_retrieval
-from hierbench.tasks._shared import image_features, text_features
+from hierbench.tasks._shared import column, image_features, positions, text_features
 
 ROOT = ""  # the empty caption: the root of geometries without an origin
 
@@ -63,6 +64,15 @@ class HierarCaps:
             dataset.images.ids, [ROOT, *(text for chain in dataset.captions for text in chain)]
         )
 
+    def statistics(self, items: Mapping[str, Any]) -> bootstrap.Statistics:
+        ids = column(items, "images", "image_id")
+        owner = positions(column(items, "samples", "image_id"), ids)
+        statistic = bootstrap.together(
+            bootstrap.means({name: column(items, "images", name) for name in ("precision", "recall")}),
+            bootstrap.means({"d_corr": column(items, "samples", "tau")}, owner),
+        )
+        return bootstrap.Statistics(statistic, tuple(ids))
+
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChains) -> Scores:
         ids = dataset.images.ids
         texts = [text for chain in dataset.captions for text in chain]
@@ -83,8 +93,7 @@ class HierarCaps:
                 **{f"radius_l{level}": outcome.radius[:, level - 1] for level in (1, 2, 3, 4)},
             },
         }
-        metrics = bootstrap.estimates(outcome.statistic(), len(ids))
-        return Scores(metrics, len(ids), items)
+        return Scores(self.statistics(items).estimates(), len(ids), items)
 
 
 PROTOCOLS = {"hierarcaps": HierarCaps.of}

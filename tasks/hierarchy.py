@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from hierbench import taxonomy
 from hierbench.contracts import EmbeddingRequests, Embeddings, Fit, Geometry, MetricSpec, Scores, TaskSpec
@@ -12,8 +13,16 @@ from hierbench.data.manifests import Manifest
 from hierbench.errors import DataError
 from hierbench.metrics import bootstrap
 from hierbench.metrics.hierarchy import hierarchy_items
-from hierbench.tasks._shared import prompts
+from hierbench.tasks._shared import column, prompts
 from hierbench.tasks.zero_shot import classify, notes
+
+METRICS = (
+    MetricSpec("tie", "TIE", higher_is_better=False, unit="raw"),
+    MetricSpec("lca", "LCA", higher_is_better=False, unit="raw"),
+    MetricSpec("jaccard", "Jaccard", unit="fraction"),
+    MetricSpec("precision", "H-precision", unit="fraction"),
+    MetricSpec("recall", "H-recall", unit="fraction"),
+)
 
 
 @dataclass(frozen=True)
@@ -45,13 +54,7 @@ class Hierarchy:
             title=self.title,
             version=1,
             dataset=self.dataset,
-            metrics=(
-                MetricSpec("tie", "TIE", higher_is_better=False, unit="raw"),
-                MetricSpec("lca", "LCA", higher_is_better=False, unit="raw"),
-                MetricSpec("jaccard", "Jaccard", unit="fraction"),
-                MetricSpec("precision", "H-precision", unit="fraction"),
-                MetricSpec("recall", "H-recall", unit="fraction"),
-            ),
+            metrics=METRICS,
             headline="tie",
             fit=self.fit,
             protocol=self.protocol,
@@ -63,6 +66,10 @@ class Hierarchy:
 
     def requests(self, dataset: Classification) -> EmbeddingRequests:
         return EmbeddingRequests.of(dataset.images.ids, prompts(dataset))
+
+    def statistics(self, items: Mapping[str, Any]) -> bootstrap.Statistics:
+        outcomes = {metric.name: column(items, "images", metric.name) for metric in METRICS}
+        return bootstrap.Statistics(bootstrap.means(outcomes), tuple(column(items, "images", "image_id")))
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: Classification) -> Scores:
         if dataset.taxonomy is None:
@@ -76,10 +83,8 @@ class Hierarchy:
             "predicted": predicted,
             **outcomes,
         }
-        n = len(predicted)
-        return Scores(
-            bootstrap.estimates(bootstrap.means(outcomes), n), n, {"images": images}, notes(dataset)
-        )
+        items = {"images": images}
+        return Scores(self.statistics(items).estimates(), len(predicted), items, notes(dataset))
 
 
 PROTOCOLS = {"hierarchy": Hierarchy.of}

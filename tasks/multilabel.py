@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from hierbench.data import datasets
 from hierbench.data.manifests import Manifest
 from hierbench.metrics import bootstrap
 from hierbench.metrics.multilabel import average_precisions, map_statistic
-from hierbench.tasks._shared import class_points, image_features, prompts, repeated_names
+from hierbench.tasks._shared import class_points, column, image_features, prompts, repeated_names
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,10 @@ class MultiLabel:
     def requests(self, dataset: datasets.MultiLabel) -> EmbeddingRequests:
         return EmbeddingRequests.of(dataset.images.ids, prompts(dataset))
 
+    def statistics(self, items: Mapping[str, Any]) -> bootstrap.Statistics:
+        kept = [column(items, "images", name) for name in ("scores", "present", "ignored")]
+        return bootstrap.Statistics(map_statistic(*kept), tuple(column(items, "images", "image_id")))
+
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: datasets.MultiLabel) -> Scores:
         images = geometry.lift(image_features(embeddings, dataset.images.ids))
         scores = geometry.similarity(images, class_points(geometry, embeddings, dataset)).numpy()
@@ -81,9 +86,7 @@ class MultiLabel:
             },
         }
         n = len(dataset.images.ids)
-        return Scores(
-            bootstrap.estimates(map_statistic(scores, *labels), n), n, items, _notes(dataset, counted)
-        )
+        return Scores(self.statistics(items).estimates(), n, items, _notes(dataset, counted))
 
 
 def _notes(dataset: datasets.MultiLabel, counted: np.ndarray) -> tuple[str, ...]:

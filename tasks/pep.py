@@ -6,10 +6,10 @@ reading. They alone say which pairs count; PAIRS_VERSION rises when they change.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ import torch
 from hierbench.contracts import (
     EmbeddingRequests,
     Embeddings,
-    Estimate,
     Fit,
     Geometry,
     MetricSpec,
@@ -29,7 +28,7 @@ from hierbench.data.manifests import Manifest
 from hierbench.errors import DataError
 from hierbench.metrics import bootstrap
 from hierbench.metrics.entailment import auc_ap_statistic, ties
-from hierbench.tasks._shared import image_features, text_features
+from hierbench.tasks._shared import column, image_features, positions, text_features
 
 PAIRS_VERSION = 1
 
@@ -157,27 +156,37 @@ class Pep:
         captions = [caption for chain in dataset.captions for caption in chain]
         return EmbeddingRequests.of(dataset.images.ids, [*([ROOT] if self.radial else []), *captions, *pool])
 
+    def statistics(self, items: Mapping[str, Any]) -> bootstrap.Statistics:
+        ids = column(items, "images", "image_id")
+        samples = column(items, "samples", "sample_id")
+        image_of = dict(zip(samples, column(items, "samples", "image_id"), strict=True))
+
+        def unit(table: str, rows: np.ndarray) -> np.ndarray:  # a sample is resampled with its image
+            return positions(
+                [image_of.get(sample) for sample in column(items, table, "sample_id")[rows]], ids
+            )
+
+        score, label = column(items, "pairs", "score"), column(items, "pairs", "label")
+        relation, reverse = column(items, "pairs", "relation"), column(items, "reversed", "score")
+        positive, negative = label == 1, label == 0
+        negatives = score[negative], positions(column(items, "pairs", "specific")[negative], ids)
+        units = unit("pairs", positive)
+        statistics = [
+            auc_ap_statistic(score[positive][rows], units[rows], *negatives, len(ids), group)
+            for group, names in {"": set(relation[positive]), **groups(self.pairs.positives)}.items()
+            for rows in [np.isin(relation[positive], list(names))]
+            if rows.any()
+        ]
+        against = reverse, unit("reversed", np.ones(len(reverse), bool))
+        direction = auc_ap_statistic(score[positive], units, *against, len(ids))
+        statistics.append(lambda counts: {"direction_auc": direction(counts)["auc"]})
+        return bootstrap.Statistics(bootstrap.together(*statistics), tuple(ids), ties(score))
+
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChains) -> Scores:
         pairs = self.pair_scores(geometry, embeddings, dataset)
-        n = len(dataset.images.ids)
-
-        def unit(scores: np.ndarray) -> np.ndarray:  # each pair is resampled with its sample's image
-            return np.broadcast_to(dataset.owner, scores.shape).ravel()
-
-        statistics = [
-            auc_ap_statistic(chosen.ravel(), unit(chosen), pairs.negative, pairs.image, n, group)
-            for group, rows in {"": range(len(pairs.forward)), **groups(self.pairs.positives)}.items()
-            for chosen in [pairs.forward[rows]]
-        ]
-        direction = auc_ap_statistic(
-            pairs.forward.ravel(), unit(pairs.forward), pairs.backward.ravel(), unit(pairs.backward), n
-        )
-        statistics.append(lambda counts: {"direction_auc": direction(counts)["auc"]})
-        metrics = bootstrap.estimates(bootstrap.together(*statistics), n)
-        scores = np.concatenate([pairs.forward.ravel(), pairs.negative])
-        metrics |= {name: Estimate(value) for name, value in ties(scores).items()}
+        items = _items(dataset, self.pairs, pairs)
         note = f"{pairs.forward.size:,} positive and {pairs.negative.size:,} negative pairs"
-        return Scores(metrics, len(dataset.sample_ids), _items(dataset, self.pairs, pairs), (note,))
+        return Scores(self.statistics(items).estimates(), len(dataset.sample_ids), items, (note,))
 
     def pair_scores(self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChains) -> PairScores:
         """Entailment scores of all pairs."""
@@ -218,12 +227,12 @@ class PairScores:
     negative: np.ndarray  # (Q,)
 
 
-def groups(relations: tuple[Relation, ...]) -> dict[str, list[int]]:
-    """Rows of `relations` by the group that has a figure: between captions, with an image, each relation alone."""
-    between = [row for row, (_, specific) in enumerate(relations) if specific != IMAGE]
-    with_image = [row for row, (_, specific) in enumerate(relations) if specific == IMAGE]
+def groups(relations: tuple[Relation, ...]) -> dict[str, list[str]]:
+    """Names of relations by the group that has a figure: between captions, with an image, each relation alone."""
+    between = [relation_name(relation) for relation in relations if relation[1] != IMAGE]
+    with_image = [relation_name(relation) for relation in relations if relation[1] == IMAGE]
     united = {"text_text": between, "text_image": with_image} if between and with_image else {}
-    return {**united, **{relation_name(relation): [row] for row, relation in enumerate(relations)}}
+    return {**united, **{name: [name] for name in map(relation_name, relations)}}
 
 
 def relation_name(relation: Relation) -> str:
@@ -257,6 +266,11 @@ def _items(dataset: CaptionChains, listed: PairList, pairs: PairScores) -> dict[
             "score": np.concatenate([positive["score"], pairs.negative]),
         },
         "reversed": _chain_table(dataset, tuple((j, i) for i, j in listed.positives), pairs.backward),
+        "samples": {
+            "sample_id": list(dataset.sample_ids),
+            "image_id": [dataset.images.ids[position] for position in dataset.owner],
+        },
+        "images": {"image_id": list(dataset.images.ids)},
     }
 
 

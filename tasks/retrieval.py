@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from hierbench.data import datasets
 from hierbench.data.manifests import Manifest
 from hierbench.metrics import bootstrap
 from hierbench.metrics.ranking import recall_statistic, retrieval_ranks
-from hierbench.tasks._shared import image_features, text_features
+from hierbench.tasks._shared import column, image_features, positions, text_features
 
 KS = (1, 5, 10)
 
@@ -62,6 +63,12 @@ class Retrieval:
     def requests(self, dataset: datasets.Retrieval) -> EmbeddingRequests:
         return EmbeddingRequests.of(dataset.images.ids, dataset.captions)
 
+    def statistics(self, items: Mapping[str, Any]) -> bootstrap.Statistics:
+        ids = column(items, "images", "image_id")
+        owner = positions(column(items, "captions", "image_id"), ids)
+        ranks = column(items, "captions", "rank"), column(items, "images", "rank")
+        return bootstrap.Statistics(recall_statistic(*ranks, owner, KS), tuple(ids))
+
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: datasets.Retrieval) -> Scores:
         ids = dataset.images.ids
         caption_ranks, image_ranks, owner = retrieval_ranks(
@@ -70,7 +77,6 @@ class Retrieval:
             text_features(embeddings, dataset.captions),
             dataset.owner,
         )
-        statistic = recall_statistic(caption_ranks, image_ranks, owner, KS)
         items = {
             "captions": {
                 "caption": list(dataset.captions),
@@ -83,7 +89,7 @@ class Retrieval:
                 "rank": image_ranks,
             },
         }
-        return Scores(bootstrap.estimates(statistic, len(ids)), len(ids), items)
+        return Scores(self.statistics(items).estimates(), len(ids), items)
 
 
 PROTOCOLS = {"retrieval": Retrieval.of}

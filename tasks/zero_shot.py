@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from hierbench.data.datasets import Classification
 from hierbench.data.manifests import Manifest
 from hierbench.metrics import bootstrap
 from hierbench.metrics.classification import accuracy_statistic, nearest
-from hierbench.tasks._shared import class_points, image_features, prompts, repeated_names
+from hierbench.tasks._shared import class_points, column, image_features, prompts, repeated_names
 
 
 @dataclass(frozen=True)
@@ -57,17 +58,22 @@ class ZeroShot:
     def requests(self, dataset: Classification) -> EmbeddingRequests:
         return EmbeddingRequests.of(dataset.images.ids, prompts(dataset))
 
+    def statistics(self, items: Mapping[str, Any]) -> bootstrap.Statistics:
+        label, predicted = column(items, "images", "label"), column(items, "images", "predicted")
+        classes = int(max(label.max(), predicted.max())) + 1  # any others would count nowhere
+        statistic = accuracy_statistic(predicted, label, classes, self.protocol)
+        return bootstrap.Statistics(statistic, tuple(column(items, "images", "image_id")))
+
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: Classification) -> Scores:
         predicted = classify(geometry, embeddings, dataset)
-        statistic = accuracy_statistic(predicted, dataset.labels, dataset.num_classes, self.protocol)
         images = {
             "image_id": list(dataset.images.ids),
             "label": dataset.labels,
             "predicted": predicted,
             "correct": predicted == dataset.labels,
         }
-        n = len(dataset.labels)
-        return Scores(bootstrap.estimates(statistic, n), n, {"images": images}, notes(dataset))
+        items = {"images": images}
+        return Scores(self.statistics(items).estimates(), len(dataset.labels), items, notes(dataset))
 
 
 def classify(geometry: Geometry, embeddings: Embeddings, dataset: Classification) -> np.ndarray:

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from hierbench import registry
 from hierbench.cleaning.output import read_manifest
 from hierbench.cleaning.sources import reopen
 from hierbench.data.datasets import CaptionChains, subset
 from hierbench.data.locate import Locations
 from hierbench.data.readers import open_dataset
 from hierbench.engine.session import Session
-from hierbench.engine.setup import task_under
 
 METRICS = ("auc", "ap")
 CLEAN = "hierarcaps-clean"
@@ -53,9 +53,9 @@ def pep(
     measured = settings(out, locations)
     for session in sessions:
         for setting, name, dataset in measured:
-            task = task_under(name, protocol)
+            task = registry.under(name, protocol)
             if task.inapplicable(session.geometry) is not None:
-                task = task_under(f"{name}-radial", protocol)
+                task = registry.under(f"{name}-radial", protocol)
             embeddings = session.embed(dataset, task.requests(dataset), task.spec.fit)
             scores = task.score(session.geometry, embeddings, dataset)
             row: dict[str, Any] = {

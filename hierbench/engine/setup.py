@@ -102,7 +102,7 @@ class Setup:
     device: str
     options: Options
     progress: Progress
-    previous: Mapping[tuple[str, str], Record]  # (model, task) -> what lies in `out` already
+    previous: dict[tuple[str, str], Record]  # (model, task) -> what lies in `out` already
 
     @classmethod
     def of(cls, models, tasks, suite, data, data_dir, out, device, options, *, write: bool) -> Setup:
@@ -120,7 +120,7 @@ class Setup:
         if tasks is None:
             suite = suite or DEFAULT_SUITE
             tasks, layout = registry.suite(suite)["tasks"], registry.suite(suite)["layout"]
-        tasks = [task_under(task, options.protocol) for task in dict.fromkeys(tasks)]
+        tasks = [registry.under(task, options.protocol) for task in dict.fromkeys(tasks)]
         if not tasks:
             raise UsageError("no tasks: name at least one (`hierbench tasks` lists them)")
         datasets = Datasets(_locations(data, data_dir), options, progress)
@@ -340,16 +340,6 @@ def _locations(data: Mapping[str, str | Path] | None, data_dir: str | Path | Non
 
 
 # --------------------------------------------------------------------------------- tasks, device, folder
-
-
-def task_under(task: str | Task, protocol: str) -> Task:
-    """A task, by name or as it is, under a protocol. Raises UnknownNameError, UsageError for one it does not know."""
-    task = registry.task(task) if isinstance(task, str) else task
-    if task.spec.protocol == protocol:
-        return task
-    if dataclasses.is_dataclass(task) and any(field.name == "protocol" for field in dataclasses.fields(task)):
-        return dataclasses.replace(task, protocol=protocol)
-    raise UsageError(f"task {task.spec.name} knows the protocol {task.spec.protocol} alone, not {protocol}")
 
 
 def _previous(out: Path | None) -> dict[tuple[str, str], Record]:

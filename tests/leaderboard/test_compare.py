@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from hierbench import registry
 from hierbench.contracts import Estimate
 from hierbench.errors import OutputError, UnknownNameError
 from hierbench.leaderboard.compare import against_published, compare
@@ -98,8 +99,13 @@ def test_pep(tmp_path, draws):
             "label": label,
             "score": score[m],
         }
+        backwards = {"sample_id": samples * 2, "score": rng.normal(size=80)}
+        owners = {"sample_id": samples, "image_id": [f"i{k}" for k in range(40)]}
+        tables = {
+            "pairs": pairs, "reversed": backwards, "samples": owners, "images": {"image_id": owners["image_id"]}
+        }  # fmt: skip
         figures = {"auc": roc_auc_score(label, score[m]), "ap": average_precision_score(label, score[m])}
-        save(tmp_path, m, "pep-v1", figures, {"pairs": pairs})
+        save(tmp_path, m, "pep-v1", figures, tables)
     auc, ap = compare("a", "b", [tmp_path])
     assert auc.difference == pytest.approx(
         roc_auc_score(label, score["a"]) - roc_auc_score(label, score["b"])
@@ -158,7 +164,7 @@ def test_unknown_tables_are_not_guessed_at(tmp_path):
     for m in "ab":
         save(tmp_path, m, "zero-shot/imagenet", {"top1": 40.0}, {"odd": {"image_id": ["i0"], "x": [1]}})
     (found,) = compare("a", "b", [tmp_path])
-    assert found.note == "per-item outcomes of an unknown form"
+    assert "have no column label in a table images" in found.note
 
 
 def test_other_data_or_another_protocol(tmp_path):
@@ -210,3 +216,29 @@ def test_multilabel(tmp_path, draws):
     paired = figures["a"] - figures["b"]
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(paired, [0.025, 0.975])))
     assert found.difference > 0
+
+
+def test_all_metrics_of_a_task_are_paired_and_no_others(tmp_path, draws):
+    """The hierarchy task: its own five, no accuracies; means over images, by hand on the same resamples."""
+    rng = np.random.default_rng(5)
+    ids, label = [f"i{k}" for k in range(40)], np.arange(40) % 4
+    metrics = [metric.name for metric in registry.task("hierarchy/imagenet").spec.metrics]
+    kept = {m: {name: rng.random(40) for name in metrics} for m in "ab"}
+    for m in "ab":
+        items = {"images": {"image_id": ids, "label": label, "predicted": label, **kept[m]}}
+        save(tmp_path, m, "hierarchy/imagenet", {name: v.mean() for name, v in kept[m].items()}, items)
+    found = {entry.column.metric: entry for entry in compare("a", "b", [tmp_path])}
+    assert set(found) == set(metrics)
+    for name, entry in found.items():
+        paired = draws @ (kept["a"][name] - kept["b"][name]) / 40
+        assert (entry.low, entry.high) == pytest.approx(tuple(np.quantile(paired, [0.025, 0.975])))
+
+
+def test_a_task_that_is_gone_or_has_another_version_is_not_paired(tmp_path):
+    label = np.zeros(3, int)
+    for m in "ab":
+        save(tmp_path, m, "zero-shot/gone", {"top1": 40.0}, zero_shot(label, label))
+        save(tmp_path, m, "zero-shot/imagenet", {"top1": 40.0}, zero_shot(label, label), task_version=99)
+    notes = {entry.column.task: entry.note for entry in compare("a", "b", [tmp_path])}
+    assert "the task is not known here" in notes["zero-shot/gone"]
+    assert "measured with version 99 of the task" in notes["zero-shot/imagenet"]

@@ -9,11 +9,12 @@ import pytest
 
 from hierbench.contracts import Estimate
 from hierbench.leaderboard import render
-from hierbench.leaderboard.tables import Cell, Column, Row, Table, layout
+from hierbench.leaderboard.columns import Column, Specs, layout
+from hierbench.leaderboard.tables import Cell, Row, Table
 
-ACC = Column("Classification", "INet", "top1", "percent", "zero-shot/imagenet")
+ACC = Column("Classification", "INet", "top1", "percent", "zero-shot/imagenet", better="higher")
 TIE = Column("WordNet", "TIE", "tie", "raw", "hierarchy/imagenet", better="lower")
-AUC = Column("PEP", "AUC", "auc", "fraction", "pep-v1", variant="corrected, limit 5")
+AUC = Column("PEP", "AUC", "auc", "fraction", "pep-v1", better="higher", variant="corrected, limit 5")
 
 FIRST = (
     Cell(Estimate(38.84, 37.6, 40.0), 1000, best=True),
@@ -100,7 +101,7 @@ def test_styles_make_the_best_bold_and_drop_the_star():
 
 
 def wide(rows=3):
-    columns = layout("argent").columns
+    columns = tuple(map(Specs().applied, layout("argent").columns))
     cells = tuple(Cell(Estimate(50.0, 48.0, 52.0), 10) for _ in columns)
     return Table(
         "wide", columns, tuple(Row(f"some-model-with-a-name-{i}" * 2, "", cells) for i in range(rows))
@@ -111,7 +112,7 @@ def wide(rows=3):
 def test_no_line_is_wider_than_the_terminal_and_no_column_is_lost(width):
     text = render.terminal(wide(), width)
     assert max(map(len, text.splitlines())) <= width
-    titles = [c.title.split()[-1] for c in layout("argent").columns]
+    titles = [c.title.split()[-1] for c in wide().columns]
     heads = "".join(line for line in text.splitlines() if line.startswith("Model"))
     assert heads.count("↑") + heads.count("↓") == len(titles)
 
