@@ -64,6 +64,7 @@ def _fingerprint(folder: Path, role: str) -> str:
 
 
 def read_config(folder: Path, role: str) -> transformers.Qwen3VLConfig:
+    """The model's configuration. Raises CheckpointError for one of another kind than the role needs."""
     try:
         told = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         kind, built = told.get("model_type"), told.get("architectures") or []
@@ -93,6 +94,7 @@ def read_config(folder: Path, role: str) -> transformers.Qwen3VLConfig:
 
 
 def read_processor(folder: Path) -> transformers.Qwen3VLProcessor:
+    """Tokenizer, image processor and chat template. Raises CheckpointError where one is not there or broken."""
     try:
         with quietly():
             processor = transformers.Qwen3VLProcessor.from_pretrained(folder, local_files_only=True)
@@ -108,6 +110,7 @@ def read_processor(folder: Path) -> transformers.Qwen3VLProcessor:
 
 
 def check_fit(folder: Path, config: transformers.Qwen3VLConfig, processor: Any) -> None:
+    """Raises CheckpointError where tokenizer and model are of different models."""
     if (
         processor.image_token_id != config.image_token_id
         or len(processor.tokenizer) > config.text_config.vocab_size
