@@ -9,14 +9,12 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 WIDTH = 120  # of text for a pipe or a file, where nobody can tell
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
 class Interrupted(Exception):  # noqa: N818 - no error

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hierbench.cli._shared import (
-    Json,
     locations,
     print_json,
     print_listing,
@@ -19,7 +18,25 @@ from hierbench.cli._shared import (
     say,
     sub_app,
 )
-from hierbench.cli.run import Protocol, ProtocolName
+from hierbench.cli.options import (
+    Adapter,
+    BatchSize,
+    Count,
+    Data,
+    DataDir,
+    Device,
+    Dtype,
+    DtypeName,
+    Json,
+    Limit,
+    Manifest,
+    NoCache,
+    Offline,
+    Protocol,
+    ProtocolName,
+    Workers,
+    out_option,
+)
 from hierbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,22 +47,8 @@ app = sub_app("Look into a model's embeddings; writes CSV files and pictures.")
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="A name, FAMILY:CHECKPOINT, or a checkpoint file.")
 ]
+Out = Annotated[Path | None, out_option("runs/TIME-analyze")]
 Dataset = Annotated[str, typer.Option(metavar="NAME", help="Whose captions and images.")]
-Data = Annotated[
-    list[str] | None, typer.Option(metavar="NAME=PATH", help="Where a dataset lies; repeatable.")
-]
-DataDir = Annotated[Path | None, typer.Option(metavar="DIR", help="A folder of datasets by name.")]
-Adapter = Annotated[
-    list[Path] | None, typer.Option(metavar="FILE", help="A model family of yours, in Python.")
-]
-Manifest = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="A dataset of yours, in YAML.")]
-Limit = Annotated[int | None, typer.Option(metavar="N", min=1, help="At most N items of the dataset.")]
-Device = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda, cuda:1, mps.")]
-Offline = Annotated[bool, typer.Option("--offline", help="Download nothing.")]
-Out = Annotated[
-    Path | None,
-    typer.Option("--out", "-o", metavar="DIR", help="Where files go (default: runs/TIME-analyze)."),
-]
 
 DATASET = "miniature-chains"
 
@@ -61,6 +64,7 @@ class Centre(StrEnum):
 def norms(
     model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
     adapter: Adapter = None, limit: Limit = None, device: Device = "auto", protocol: ProtocolName = Protocol.released,
+    dtype: DtypeName = Dtype.auto, batch_size: BatchSize = None, workers: Workers = None, no_cache: NoCache = False,
     offline: Offline = False, out: Out = None, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Distances from the root, by level of caption and for images."""
@@ -76,6 +80,7 @@ def norms(
 def uncertainty(
     model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
     adapter: Adapter = None, limit: Limit = None, device: Device = "auto", protocol: ProtocolName = Protocol.released,
+    dtype: DtypeName = Dtype.auto, batch_size: BatchSize = None, workers: Workers = None, no_cache: NoCache = False,
     offline: Offline = False, out: Out = None, as_json: Json = False,
 ) -> None:  # fmt: skip
     """UNCHA's uncertainty of each caption and image: high near the origin, low far out.
@@ -97,6 +102,7 @@ def uncertainty(
 def horopca(
     model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
     adapter: Adapter = None, limit: Limit = None, device: Device = "auto", protocol: ProtocolName = Protocol.released,
+    dtype: DtypeName = Dtype.auto, batch_size: BatchSize = None, workers: Workers = None, no_cache: NoCache = False,
     offline: Offline = False, out: Out = None, as_json: Json = False,
     centre: Annotated[Centre, typer.Option(metavar="NAME", help="origin or mean.")] = Centre.origin,
 ) -> None:  # fmt: skip
@@ -113,11 +119,12 @@ def horopca(
 def traversal(
     model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
     adapter: Adapter = None, limit: Limit = None, device: Device = "auto", protocol: ProtocolName = Protocol.released,
+    dtype: DtypeName = Dtype.auto, batch_size: BatchSize = None, workers: Workers = None, no_cache: NoCache = False,
     offline: Offline = False, out: Out = None, as_json: Json = False,
     image: Annotated[
         list[str] | None, typer.Option(metavar="ID|FILE", help="An image of the dataset, or a file of yours.")
     ] = None,
-    count: Annotated[int, typer.Option(metavar="N", min=1, help="Without --image: so many of the dataset.")] = 5,
+    count: Count = 5,
     captions: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Captions to meet, one a line, instead of the dataset's.")
     ] = None,
@@ -155,6 +162,7 @@ def traversal(
 def ambiguity(
     model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
     adapter: Adapter = None, limit: Limit = None, device: Device = "auto", protocol: ProtocolName = Protocol.released,
+    dtype: DtypeName = Dtype.auto, batch_size: BatchSize = None, workers: Workers = None, no_cache: NoCache = False,
     offline: Offline = False, out: Out = None, as_json: Json = False,
     similar_by: Annotated[
         str | None,
@@ -201,6 +209,10 @@ class Asked:
     limit: int | None
     device: str
     protocol: Protocol
+    dtype: Dtype
+    batch_size: int | None
+    workers: int | None
+    no_cache: bool
     offline: bool
 
     @classmethod
@@ -225,7 +237,15 @@ class Asked:
         from hierbench.progress import choose
 
         session = Session.open(
-            model, protocol=self.protocol.value, device=self.device, offline=self.offline, progress=choose()
+            model,
+            protocol=self.protocol.value,
+            device=self.device,
+            dtype=self.dtype.to_measure,
+            offline=self.offline,
+            cache=not self.no_cache,
+            batch_size=self.batch_size,
+            workers=self.workers,
+            progress=choose(),
         )
         return gather(session, opened, load_manifest(self.dataset).fit)
 

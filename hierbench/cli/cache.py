@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hierbench.cli._shared import Json, print_json, print_listing, size, sub_app
+from hierbench.cli._shared import print_json, print_listing, size, sub_app
+from hierbench.cli.options import Json
 
 app = sub_app("Stored embeddings.")
 
@@ -49,9 +50,11 @@ def stats(as_json: Json = False) -> None:
 @app.command()
 def prune(
     days: Annotated[
-        float | None, typer.Option(min=0, help="Delete what was not used for so many days.")
+        float | None, typer.Option(metavar="N", min=0, help="Delete what was not used for so many days.")
     ] = None,
-    keep: Annotated[float | None, typer.Option(min=0, help="Keep at most so many GB, the last used.")] = None,
+    max_size: Annotated[
+        float | None, typer.Option(metavar="GB", min=0, help="Keep at most so much, the last used.")
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Delete all embeddings.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -60,7 +63,7 @@ def prune(
 
     pruned = EmbeddingStore().prune(
         older_than=None if days is None else days * 86400,
-        max_bytes=0 if everything else None if keep is None else int(keep * 1e9),
+        max_bytes=0 if everything else None if max_size is None else int(max_size * 1e9),
     )
     if as_json:
         print_json({"sections": pruned.sections, "bytes": pruned.bytes})
@@ -71,7 +74,9 @@ def prune(
 @app.command()
 def export(
     file: Annotated[Path, typer.Argument(help="Where to: a name in .parquet or .npz.")],
-    model: Annotated[str | None, typer.Option(help="Only this model's; all by default.")] = None,
+    model: Annotated[
+        str | None, typer.Argument(metavar="MODEL", help="Only this model's; all by default.")
+    ] = None,
 ) -> None:
     """Write stored embeddings (tangent features) to a file."""
     from hierbench.engine.store import EmbeddingStore

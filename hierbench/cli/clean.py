@@ -13,7 +13,6 @@ import typer
 
 from hierbench.cli._shared import (
     Interrupted,
-    Json,
     locations,
     print_json,
     print_listing,
@@ -21,7 +20,27 @@ from hierbench.cli._shared import (
     say,
     sub_app,
 )
-from hierbench.cli.run import Protocol, ProtocolName
+from hierbench.cli.options import (
+    HOW,
+    WHAT,
+    Adapter,
+    BatchSize,
+    Count,
+    Data,
+    DataDir,
+    Device,
+    DryRun,
+    Dtype,
+    DtypeName,
+    Json,
+    Limit,
+    Models,
+    Offline,
+    Out,
+    Protocol,
+    ProtocolName,
+    option,
+)
 from hierbench.errors import CheckpointError, OutputError, ServerError, UsageError
 
 app = sub_app("Clean caption chains: the benchmark that PEP runs on.")
@@ -42,58 +61,47 @@ class Backend(StrEnum):
     oracle = "oracle"
 
 
-def _option(heading: str, help_text: str, *names: str, **options: Any):
-    return typer.Option(*names, help=help_text, rich_help_panel=heading, **options)
+BACKENDS = "transformers, server, adapter; for the miniature oracle, which knows the truth."
+WHO, RULES = "Who plays the roles", "What is kept"
 
-
-WHAT, WHO, RULES, HOW = "What", "Who plays the roles", "What is kept", "How"
-
-Out = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where answers and results go.")]
-Data = Annotated[list[str] | None, _option(WHAT, "Where a dataset lies; repeatable.", metavar="NAME=PATH")]
-DataDir = Annotated[Path | None, _option(WHAT, "A folder of datasets by name.", metavar="DIR")]
-Role = Annotated[str | None, _option(WHO, "Model name, folder or server's name.", metavar="NAME")]
-Adapter = Annotated[list[Path] | None, _option(WHO, "A model family of yours, in Python.", metavar="FILE")]
-Device = Annotated[str, _option(WHO, "auto, cpu, cuda, cuda:1, mps.", metavar="NAME")]
-Dtype = Annotated[str, _option(WHO, "auto (bfloat16 on CUDA), float32, bfloat16, float16.", metavar="NAME")]
-Batch = Annotated[int | None, _option(WHO, "transformers: prompts at a time.", metavar="N", min=1)]
+Role = Annotated[str | None, option(WHO, "Model name, folder or server's name.", metavar="NAME")]
 Url = Annotated[
     list[str] | None,
-    _option(WHO, "server: one for all, or ROLE=URL for each (verifier, embedder, reranker).", metavar="URL"),
+    option(WHO, "server: one for all, or ROLE=URL for each (verifier, embedder, reranker).", metavar="URL"),
 ]
-Concurrency = Annotated[int, _option(WHO, "server: requests at a time.", metavar="N", min=1)]
-Timeout = Annotated[float, _option(WHO, "server: seconds an answer may take.", metavar="S", min=0.1)]
-Retries = Annotated[int, _option(WHO, "server: tries after the first.", metavar="N", min=0)]
-MinVerify = Annotated[float | None, _option(RULES, "Least truth of each caption (default 0.5).", metavar="P")]
+Concurrency = Annotated[int, option(WHO, "server: requests at a time.", metavar="N", min=1)]
+Timeout = Annotated[float, option(WHO, "server: seconds an answer may take.", metavar="S", min=0.1)]
+Retries = Annotated[int, option(WHO, "server: tries after the first.", metavar="N", min=0)]
+MinVerify = Annotated[float | None, option(RULES, "Least truth of each caption (default 0.5).", metavar="P")]
 MinOrder = Annotated[
-    float | None, _option(RULES, "Least truth of 'follows from the next finer' (default 0.5).", metavar="P")
+    float | None, option(RULES, "Least truth of 'follows from the next finer' (default 0.5).", metavar="P")
 ]
-MaxAmbiguity = Annotated[float | None, _option(RULES, "Most ambiguity (default 0.5).", metavar="P")]
-Level = Annotated[int, _option(RULES, "Rivals of this level or finer count.", metavar="1-4")]
-Keep = Annotated[int | None, _option(RULES, "Exactly so many, the best, instead of thresholds.", metavar="N")]
-Negatives = Annotated[int, _option(RULES, "Captions of the negative pool.", metavar="N")]
-MaxNegative = Annotated[float, _option(RULES, "How well one of them may fit another's image.", metavar="P")]
-TopCaptions = Annotated[int, _option(HOW, "Captions of others to rerank for an image.", metavar="N", min=1)]
-TopImages = Annotated[int, _option(HOW, "Images of others to rerank for a caption.", metavar="N", min=1)]
+MaxAmbiguity = Annotated[float | None, option(RULES, "Most ambiguity (default 0.5).", metavar="P")]
+Level = Annotated[int, option(RULES, "Rivals of this level or finer count.", metavar="1-4")]
+Keep = Annotated[int | None, option(RULES, "Exactly so many, the best, instead of thresholds.", metavar="N")]
+Negatives = Annotated[int, option(RULES, "Captions of the negative pool.", metavar="N")]
+MaxNegative = Annotated[float, option(RULES, "How well one of them may fit another's image.", metavar="P")]
+TopCaptions = Annotated[int, option(HOW, "Captions of others to rerank for an image.", metavar="N", min=1)]
+TopImages = Annotated[int, option(HOW, "Images of others to rerank for a caption.", metavar="N", min=1)]
 Shard = Annotated[
-    str | None, _option(HOW, "Ask this share only; all write into one -o, or merge.", metavar="I/N")
+    str | None, option(HOW, "Ask this share only; all write into one -o, or merge.", metavar="I/N")
 ]
 Chunk = Annotated[
     int | None,
-    _option(
+    option(
         HOW,
         "Items a call: what a kill may lose (default: 32; for servers 16 x --concurrency).",
         metavar="N",
         min=1,
     ),
 ]
-DryRun = Annotated[bool, _option(HOW, "Count what is left to ask, and how long that takes.", "--dry-run")]
 Probe = Annotated[
-    int, _option(HOW, "With --dry-run: ask N items of each kind, to time them.", metavar="N", min=0)
+    int, option(HOW, "With --dry-run: ask N items of each kind, to time them.", metavar="N", min=0)
 ]
 
 NoProbe = Annotated[
     bool,
-    _option(
+    option(
         HOW, "Ask models that were not tried on drawn scenes of known truth, or fail there.", "--no-probe"
     ),
 ]
@@ -102,10 +110,10 @@ NoProbe = Annotated[
 @app.command()
 def hierarcaps(
     out: Out, data: Data = None, data_dir: DataDir = None,
-    limit: Annotated[int | None, _option(WHAT, "At most N samples, for a trial.", metavar="N", min=1)] = None,
-    backend: Annotated[Backend, _option(WHO, "transformers, server, adapter.", metavar="NAME")] = Backend.transformers,
+    limit: Limit = None,
+    backend: Annotated[Backend, option(WHO, BACKENDS, metavar="NAME")] = Backend.transformers,
     verifier: Role = None, embedder: Role = None, reranker: Role = None, adapter: Adapter = None,
-    device: Device = "auto", dtype: Dtype = "auto", batch_size: Batch = None, base_url: Url = None,
+    device: Device = "auto", dtype: DtypeName = Dtype.auto, batch_size: BatchSize = None, base_url: Url = None,
     concurrency: Concurrency = 16, timeout: Timeout = 120.0, retries: Retries = 6,
     min_verify: MinVerify = None, min_order: MinOrder = None, max_ambiguity: MaxAmbiguity = None,
     ambiguity_level: Level = 3, keep: Keep = None, negatives: Negatives = 100, max_negative: MaxNegative = 0.5,
@@ -130,12 +138,12 @@ def hierarcaps(
 @app.command()
 def miniature(
     out: Out,
-    count: Annotated[int, _option(WHAT, "Samples.", metavar="N")] = 400,
-    share: Annotated[float, _option(WHAT, "Share of them with a planted fault.", metavar="P")] = 0.3,
-    seed: Annotated[str, _option(WHAT, "Which faults are planted.", metavar="TEXT")] = "noise",
-    backend: Annotated[Backend, _option(WHO, "oracle, adapter, or as above.", metavar="NAME")] = Backend.oracle,
+    count: Count = 400,
+    share: Annotated[float, option(WHAT, "Share of them with a planted fault.", metavar="P")] = 0.3,
+    seed: Annotated[str, option(WHAT, "Which faults are planted.", metavar="TEXT")] = "noise",
+    backend: Annotated[Backend, option(WHO, BACKENDS, metavar="NAME")] = Backend.oracle,
     verifier: Role = None, embedder: Role = None, reranker: Role = None, adapter: Adapter = None,
-    device: Device = "auto", dtype: Dtype = "auto", batch_size: Batch = None, base_url: Url = None,
+    device: Device = "auto", dtype: DtypeName = Dtype.auto, batch_size: BatchSize = None, base_url: Url = None,
     concurrency: Concurrency = 16, timeout: Timeout = 120.0, retries: Retries = 6,
     min_verify: MinVerify = None, min_order: MinOrder = None, max_ambiguity: MaxAmbiguity = None,
     ambiguity_level: Level = 3, keep: Keep = None, negatives: Negatives = 100, max_negative: MaxNegative = 0.5,
@@ -173,11 +181,9 @@ def merge(
 @app.command()
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `hierbench clean` has written.")],
-    model: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A model; repeatable (default: the built-in ones).")
-    ] = None,
+    models: Models = None,
     data: Data = None, data_dir: DataDir = None, adapter: Adapter = None, device: Device = "auto",
-    protocol: ProtocolName = Protocol.released, as_json: Json = False,
+    protocol: ProtocolName = Protocol.released, offline: Offline = False, as_json: Json = False,
 ) -> None:  # fmt: skip
     """PEP of models before and after the cleaning, with intervals; writes DIR/pep.csv."""
     from hierbench.cleaning import report as reports
@@ -190,10 +196,10 @@ def report(
     register(adapter)
     folder = folder.expanduser()
     read_manifest(folder)  # before any model is loaded
-    names = model or [entry.name for entry in list_models() if entry.builtin]
+    names = models or [entry.name for entry in list_models() if entry.builtin]
     if not names:
-        raise UsageError("--model: no model is built in: name at least one")
-    known = {"protocol": protocol.value, "device": device, "progress": choose()}
+        raise UsageError("no model is built in: name at least one")
+    known = {"protocol": protocol.value, "device": device, "offline": offline, "progress": choose()}
     sessions = [Session.open(name, **known) for name in names]
     rows = reports.pep(folder, sessions, locations(data, data_dir), protocol=protocol.value)
     try:
@@ -224,7 +230,7 @@ def _common(options: dict[str, Any]) -> dict[str, Any]:
 
 def _clean(
     open_source, labelled, *, out: Path, backend: Backend, verifier, embedder, reranker, adapter, device: str,
-    dtype: str, batch_size, base_url, concurrency: int, timeout: float, retries: int, min_verify, min_order,
+    dtype: Dtype, batch_size, base_url, concurrency: int, timeout: float, retries: int, min_verify, min_order,
     max_ambiguity, ambiguity_level: int, keep, negatives: int, max_negative: float, top_captions: int,
     top_images: int, shard, chunk: int | None, dry_run: bool, probe: int, no_probe: bool, as_json: bool,
 ) -> None:  # fmt: skip
@@ -249,7 +255,7 @@ def _clean(
         raise UsageError(f"--keep {keep}: there are only {len(source.chains)} samples")
     cast = _cast(
         backend, source, labelled, {"verifier": verifier, "embedder": embedder, "reranker": reranker}, device,
-        dtype, batch_size, base_url, concurrency, timeout, retries, answers=out / pipeline.ANSWERS,
+        dtype.value, batch_size, base_url, concurrency, timeout, retries, answers=out / pipeline.ANSWERS,
         fetch=bool(probe) or not dry_run,
     )  # fmt: skip
     if chunk is None:  # servers are kept busy: a request to the reranker takes many pairs

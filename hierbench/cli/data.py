@@ -9,7 +9,6 @@ import typer
 
 from hierbench.cli._shared import (
     Interrupted,
-    Json,
     folder_size,
     locations,
     print_json,
@@ -20,14 +19,26 @@ from hierbench.cli._shared import (
     size,
     sub_app,
 )
+from hierbench.cli.options import (
+    Count,
+    Data,
+    DataDir,
+    Force,
+    Json,
+    Manifest,
+    Out,
+    Prompts,
+    PromptsName,
+    Protocol,
+    ProtocolName,
+    Workers,
+    form_option,
+    out_option,
+)
 
 app = sub_app("Prepare, check, show and export datasets; make training data.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A dataset (`hierbench datasets` lists them).")]
-Data = Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="Where a dataset lies.")]
-DataDir = Annotated[Path | None, typer.Option(metavar="DIR", help="A folder of datasets by name.")]
-Manifests = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="A manifest of your own.")]
-Workers = Annotated[int | None, typer.Option(metavar="N", min=1, help="Processes (default: one a core).")]
 
 
 @app.command()
@@ -41,15 +52,10 @@ def prepare(
             help="A folder of yours, or archives and files (repeat the option); without it, it is downloaded.",
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="The new folder (default: in the cache, where runs look)."),
-    ] = None,
+    out: Annotated[Path | None, out_option("in the cache, where runs look")] = None,
     workers: Workers = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Make it anew where it is prepared already.")
-    ] = False,
-    manifest: Manifests = None,
+    force: Force = False,
+    manifest: Manifest = None,
     as_json: Json = False,
 ) -> None:
     """Bring a dataset into the form that is read fastest, from a download or from a copy of yours.
@@ -57,11 +63,10 @@ def prepare(
     Run it again to go on after an interruption.
     """
     from hierbench.acquire import prepare as preparing
-    from hierbench.engine.encoding import cores
 
     register(manifests=manifest)
     try:
-        done = preparing.prepare(name, source or (), out, workers=workers or cores(), force=force)
+        done = preparing.prepare(name, source or (), out, workers=_processes(workers), force=force)
     except KeyboardInterrupt:
         raise Interrupted(preparing.AGAIN) from None
     info = done.info
@@ -96,17 +101,16 @@ def verify(
     data: Data = None,
     data_dir: DataDir = None,
     workers: Workers = None,
-    manifest: Manifests = None,
+    manifest: Manifest = None,
     as_json: Json = False,
 ) -> None:
     """Read a dataset whole: count, hash, and say what is not as it was prepared."""
     import dataclasses
 
     from hierbench.acquire import verify as checking
-    from hierbench.engine.encoding import cores
 
     register(manifests=manifest)
-    found = checking.verify(name, locations(data, data_dir), pixels=pixels, workers=workers or cores())
+    found = checking.verify(name, locations(data, data_dir), pixels=pixels, workers=_processes(workers))
     for difference in found.differences:
         say(f"not the whole split: {difference}")
     if as_json:
@@ -128,14 +132,11 @@ def verify(
 @app.command()
 def show(
     name: Name,
-    sheet: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", metavar="PNG", help="Write a sheet of samples with their labels."),
-    ] = None,
-    count: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Samples on the sheet.")] = 20,
+    sheet: Annotated[Path | None, out_option("no sheet of samples")] = None,
+    count: Count = 20,
     data: Data = None,
     data_dir: DataDir = None,
-    manifest: Manifests = None,
+    manifest: Manifest = None,
     as_json: Json = False,
 ) -> None:
     """What a dataset is, where it lies or how to get it; and a sheet of samples."""
@@ -167,26 +168,28 @@ def show(
 @app.command()
 def export(
     name: Name,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="The new folder.")],
-    form: Annotated[
-        str,
-        typer.Option("--format", metavar="FORMAT", help="wds (as CLIP Benchmark reads it) or imagefolder."),
-    ] = "wds",
-    protocol: Annotated[
-        str, typer.Option(metavar="P", help="Class names: released or corrected.")
-    ] = "released",
-    prompts: Annotated[str, typer.Option(metavar="R", help="Prompts: default or photo.")] = "default",
+    out: Out,
+    form: Annotated[str, form_option("wds, as CLIP Benchmark reads it; imagefolder")] = "wds",
+    protocol: ProtocolName = Protocol.released,
+    prompts: PromptsName = Prompts.default,
     data: Data = None,
     data_dir: DataDir = None,
-    manifest: Manifests = None,
+    manifest: Manifest = None,
 ) -> None:
     """Write a dataset in a layout that other programs read, images as published."""
     from hierbench.acquire.export import export as write
     from hierbench.data.readers import open_dataset
 
     register(manifests=manifest)
-    record = open_dataset(name, locations(data, data_dir), protocol=protocol, prompts=prompts)
+    record = open_dataset(name, locations(data, data_dir), protocol=protocol.value, prompts=prompts.value)
     say(f"{write(record, form, out)} images of {name} in {out}")
+
+
+def _processes(workers: int | None) -> int:
+    """Processes that work: at least this one, by default one a core."""
+    from hierbench.engine.encoding import cores
+
+    return cores() if workers is None else max(1, workers)
 
 
 def _facts(folder: Any, found: Any) -> list[dict[str, Any]]:
@@ -240,10 +243,8 @@ def grit_prepare(
         list[str],
         typer.Argument(metavar="RAW...", help="GRIT's tars from img2dataset: files, folders, globs, ranges."),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FOLDER", help="Where the shards go.")],
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Processes (default: one a core).")
-    ] = None,
+    out: Out,
+    workers: Workers = None,
     max_boxes: Annotated[
         int | None, typer.Option(metavar="K", min=1, help="Keep at most K boxes an image, the best scored.")
     ] = None,
@@ -255,14 +256,12 @@ def grit_prepare(
 
     Run it again to go on after an interruption: finished shards are kept.
     """
-    import os
-
     from hierbench.reference.training.grit import SUMMARY, Settings, prepare
     from hierbench.reference.training.shards import find_shards
 
     tars = [file for pattern in raw for file in find_shards(pattern)]
     try:
-        report = prepare(tars, out, Settings(max_boxes, min_side), workers=workers or os.cpu_count() or 1)
+        report = prepare(tars, out, Settings(max_boxes, min_side), workers=_processes(workers))
     except KeyboardInterrupt:
         raise Interrupted(f"finished shards are kept in {out}, run the command again to go on") from None
     print_listing(report.rows(), ["what", "count", "share"])

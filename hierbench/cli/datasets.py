@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from hierbench.cli._shared import Json, locations, print_json, print_listing, register
+from hierbench.cli._shared import locations, print_json, print_listing, register
+from hierbench.cli.options import Data, DataDir, Json, Manifest
 
 
 def datasets(
-    data: Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="Where a dataset lies.")] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A folder of datasets by name.")
-    ] = None,
-    manifest: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="A manifest of your own.")
-    ] = None,
+    data: Data = None,
+    data_dir: DataDir = None,
+    manifest: Manifest = None,
     as_json: Json = False,
 ) -> None:
     """Datasets: which are at hand, and how to get the others."""

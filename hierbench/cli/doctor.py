@@ -5,12 +5,19 @@ from __future__ import annotations
 import os
 import platform
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from hierbench import __version__
-from hierbench.cli._shared import Json, folder_size, locations, print_json, print_listing, print_text, size
+from hierbench.cli._shared import (
+    folder_size,
+    locations,
+    print_json,
+    print_listing,
+    print_text,
+    register,
+    size,
+)
+from hierbench.cli.options import Data, DataDir, Json, Manifest
 
 PACKAGES = [  # what moves figures or is needed by a command
     "torch", "torchvision", "timm", "open_clip_torch", "transformers", "safetensors", "huggingface_hub", "numpy",
@@ -21,13 +28,13 @@ OPTIONAL = {"webdataset": "training", "tensorboard": "training", "openai": "clea
 
 
 def doctor(
-    data: Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="Where a dataset lies.")] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A folder of datasets by name.")
-    ] = None,
+    data: Data = None,
+    data_dir: DataDir = None,
+    manifest: Manifest = None,
     as_json: Json = False,
 ) -> None:
     """What is installed, what is missing, what to type next."""
+    register(manifests=manifest)
     report = examine(locations(data, data_dir))
     if as_json:
         print_json(report)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from hierbench.cli._shared import (
-    Json,
     data_paths,
     existing_folder,
     missing_data,
@@ -18,7 +15,8 @@ from hierbench.cli._shared import (
     say,
     say_missing,
 )
-from hierbench.cli.run import (
+from hierbench.cli.options import (
+    WHAT,
     Adapter,
     BatchSize,
     Checkpoint,
@@ -28,26 +26,23 @@ from hierbench.cli.run import (
     Dtype,
     DtypeName,
     Family,
+    Json,
     Limit,
+    Models,
     Name,
     NoCache,
     Offline,
     Workers,
-    chosen_models,
+    option,
 )
+from hierbench.cli.run import chosen_models
 from hierbench.errors import UsageError
 
 
 def errata(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="MODEL", help="With --measure: a name, FAMILY:CHECKPOINT, or a checkpoint file."
-        ),
-    ] = None,
+    models: Models = None,
     measure: Annotated[
-        bool,
-        typer.Option("--measure", help="Run the tasks concerned under both protocols.", show_default=False),
+        bool, option(WHAT, "Run the tasks concerned under both protocols.", "--measure")
     ] = False,
     family: Family = None,
     checkpoint: Checkpoint = None,
@@ -57,7 +52,7 @@ def errata(
     data_dir: DataDir = None,
     device: Device = "auto",
     batch_size: BatchSize = None,
-    dtype: DtypeName = Dtype.float32,
+    dtype: DtypeName = Dtype.auto,
     limit: Limit = None,
     workers: Workers = None,
     no_cache: NoCache = False,
@@ -73,7 +68,7 @@ def errata(
     hierbench errata --measure uncha-vit-b --data-dir DIR
     """
     register(adapter)
-    wanted = chosen_models([model] if model else [], family, checkpoint, name)
+    wanted = chosen_models(models or [], family, checkpoint, name)
     if not measure:
         if wanted:
             raise UsageError("a model goes with --measure: hierbench errata --measure MODEL")
@@ -91,7 +86,7 @@ def errata(
         "cache": not no_cache,
         "offline": offline,
     }
-    return _measure(wanted[0], device, dtype.value, options, as_json)
+    return _measure(wanted[0], device, dtype.to_measure, options, as_json)
 
 
 def _list(as_json: bool) -> int:

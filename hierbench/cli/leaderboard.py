@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from hierbench.cli._shared import (
-    Json,
     print_json,
     print_listing,
     print_table,
@@ -18,6 +17,7 @@ from hierbench.cli._shared import (
     say,
     sub_app,
 )
+from hierbench.cli.options import Json, Layout, Out, Published, form_option
 from hierbench.errors import OutputError
 
 app = sub_app("Tables from the files that runs have left.")
@@ -32,16 +32,7 @@ class Format(StrEnum):
     json = "json"
 
 
-Layout = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Which columns; by default the run's own layout.")
-]
-Published = Annotated[
-    bool, typer.Option("--published", help="Add the figures printed in the layout's paper.")
-]
-Format_ = Annotated[
-    Format,
-    typer.Option("--format", metavar="NAME", help="terminal, markdown, csv, json.", show_default=False),
-]
+Format_ = Annotated[Format, form_option("terminal, markdown, csv, json")]
 
 
 @app.command()
@@ -64,7 +55,7 @@ def show(
 @app.command()
 def build(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of runs.")],
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FOLDER", help="Where the table's files go.")],
+    out: Out,
     layout: Layout = None,
     published: Published = False,
     as_json: Json = False,
@@ -85,22 +76,22 @@ def build(
 def compare(
     first: Annotated[str, typer.Argument(metavar="A", help="A model's name in the results.")],
     second: Annotated[
-        str, typer.Argument(metavar="B", help="Another one, or with --published a row of the paper.")
+        str, typer.Argument(metavar="B", help="Another one, or with --against-published a row of the paper.")
     ],
     folders: Annotated[
         list[Path] | None,
         typer.Option("--in", metavar="DIR", help="Runs to look in; by default the newest in runs/."),
     ] = None,
     layout: Layout = None,
-    published: Annotated[
-        bool, typer.Option("--published", help="B is a row of the layout's published figures.")
+    against_published: Annotated[
+        bool, typer.Option("--against-published", help="B is a row of the layout's published figures.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Compare two models item by item."""
     from hierbench.leaderboard import compare
 
-    way = compare.against_published if published else compare.compare
+    way = compare.against_published if against_published else compare.compare
     differences = way(first, second, folders or [newest_run()], layout)
     if as_json:
         print_json(
@@ -109,11 +100,13 @@ def compare(
         return
     print_listing(
         [_row(entry) for entry in differences],
-        ["column", "A", "B", "A - B", *([] if published else ["95 % interval", "p"]), "n", "note"],
+        ["column", "A", "B", "A - B", *([] if against_published else ["95 % interval", "p"]), "n", "note"],
         empty=f"no task has figures for both {first} and {second}",
     )
-    print(f"\nA: {first}. B: {second}{' (PUBLISHED, not measured by hierbench)' if published else ''}.")
-    if not published:
+    print(
+        f"\nA: {first}. B: {second}{' (PUBLISHED, not measured by hierbench)' if against_published else ''}."
+    )
+    if not against_published:
         print_text("Paired bootstrap over items; p: twice the share of resamples on the rarer side of 0.")
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict
 from urllib.parse import urlsplit
 
-from hierbench.cli._shared import Json, print_json, print_listing, size
+from hierbench.cli._shared import print_json, print_listing, register, size
+from hierbench.cli.options import Adapter, Json
 
 
-def models(as_json: Json = False) -> None:
+def models(adapter: Adapter = None, as_json: Json = False) -> None:
     """Model families and known checkpoints."""
     from hierbench.models.catalog import list_models
     from hierbench.models.families import families
 
+    register(adapter)
     families, entries = families().values(), list_models()
     if as_json:
         print_json(

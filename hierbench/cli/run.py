@@ -8,15 +8,11 @@ import time
 from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated
 
 from hierbench.cli._shared import (
     Interrupted,
-    Json,
     data_paths,
     existing_folder,
     missing_data,
@@ -28,100 +24,68 @@ from hierbench.cli._shared import (
     say,
     say_missing,
 )
+from hierbench.cli.options import (
+    HOW,
+    WHAT,
+    Adapter,
+    BatchSize,
+    Checkpoint,
+    Data,
+    DataDir,
+    Device,
+    DryRun,
+    Dtype,
+    DtypeName,
+    Family,
+    Force,
+    Json,
+    Limit,
+    Manifest,
+    Models,
+    Name,
+    NoCache,
+    Offline,
+    Prompts,
+    PromptsName,
+    Protocol,
+    ProtocolName,
+    TaskFile,
+    Workers,
+    option,
+    out_option,
+)
 from hierbench.errors import HierbenchError, UsageError
-
-WHAT, WHERE, HOW = "What to measure", "Data and output", "How to measure"
-
-
-class Dtype(StrEnum):
-    """Arithmetic of the encoders."""
-
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
-
-
-class Protocol(StrEnum):
-    """With or without the errors of the released evaluators."""
-
-    released = "released"
-    corrected = "corrected"
-
-
-class Prompts(StrEnum):
-    """Which prompts name the classes."""
-
-    default = "default"
-    photo = "photo"
-
-
-def _option(heading: str, help_text: str, *names: str, **settings: Any) -> Any:
-    return typer.Option(*names, help=help_text, rich_help_panel=heading, show_default=False, **settings)
-
-
-Family = Annotated[
-    list[str] | None, _option(WHAT, "Family of --checkpoint; once, or one for each.", metavar="NAME")
-]
-Checkpoint = Annotated[
-    list[str] | None, _option(WHAT, "Weights, in their release's layout; repeatable.", metavar="FILE")
-]
-Name = Annotated[
-    list[str] | None, _option(WHAT, "What tables call --checkpoint; one for each.", metavar="NAME")
-]
-Adapter = Annotated[list[Path] | None, _option(WHAT, "A model family of yours, in Python.", metavar="FILE")]
-Data = Annotated[list[str] | None, _option(WHERE, "Where a dataset lies; repeatable.", metavar="NAME=PATH")]
-DataDir = Annotated[Path | None, _option(WHERE, "A folder of datasets by name.", metavar="DIR")]
-Device = Annotated[str, _option(HOW, "auto, cpu, cuda, cuda:1, mps.", metavar="NAME")]
-BatchSize = Annotated[int | None, _option(HOW, "Images a batch.", metavar="N", min=1)]
-DtypeName = Annotated[Dtype, _option(HOW, "float32, bfloat16, float16.", metavar="NAME")]
-ProtocolName = Annotated[
-    Protocol, _option(HOW, "released or corrected: see `hierbench errata`.", metavar="NAME")
-]
-Limit = Annotated[int | None, _option(HOW, "At most N items a dataset, for a trial.", metavar="N", min=1)]
-Workers = Annotated[int | None, _option(HOW, "Processes that prepare images.", metavar="N", min=0)]
-NoCache = Annotated[bool, _option(HOW, "Neither read nor keep embeddings.", "--no-cache")]
-Offline = Annotated[bool, _option(HOW, "Download nothing.", "--offline")]
 
 
 def run(
-    models: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="MODEL", help="Names (`hierbench models`), FAMILY:CHECKPOINT, or checkpoint files."
-        ),
-    ] = None,
+    models: Models = None,
     family: Family = None,
     checkpoint: Checkpoint = None,
     name: Name = None,
-    suite: Annotated[str | None, _option(WHAT, "A set of tasks (default: argent).", metavar="NAME")] = None,
+    suite: Annotated[str | None, option(WHAT, "A set of tasks (default: argent).", metavar="NAME")] = None,
     task: Annotated[
-        list[str] | None, _option(WHAT, "A task, instead of a suite; repeatable.", metavar="NAME")
+        list[str] | None, option(WHAT, "A task, instead of a suite; repeatable.", metavar="NAME")
     ] = None,
     adapter: Adapter = None,
-    manifest: Annotated[
-        list[Path] | None, _option(WHAT, "A dataset of yours, in YAML.", metavar="FILE")
-    ] = None,
+    manifest: Manifest = None,
+    task_file: TaskFile = None,
     data: Data = None,
     data_dir: DataDir = None,
-    out: Annotated[
-        Path | None, _option(WHERE, "Where results go (default: runs/TIME).", metavar="DIR")
-    ] = None,
+    out: Annotated[Path | None, out_option("runs/TIME")] = None,
     device: Device = "auto",
     batch_size: BatchSize = None,
-    dtype: DtypeName = Dtype.float32,
+    dtype: DtypeName = Dtype.auto,
     limit: Limit = None,
     workers: Workers = None,
     protocol: ProtocolName = Protocol.released,
-    prompts: Annotated[
-        Prompts, _option(HOW, "default: each dataset's own; photo: 'a photo of a …'.", metavar="NAME")
-    ] = Prompts.default,
+    prompts: PromptsName = Prompts.default,
     no_cache: NoCache = False,
     offline: Offline = False,
-    force: Annotated[bool, _option(HOW, "Measure again what --out holds.", "--force")] = False,
-    compile: Annotated[bool, _option(HOW, "Compile the image encoder.", "--compile")] = False,
-    dry_run: Annotated[bool, _option(HOW, "List the work and its time, and stop.", "--dry-run")] = False,
+    force: Force = False,
+    compile: Annotated[bool, option(HOW, "Compile the image encoder.", "--compile")] = False,
+    dry_run: DryRun = False,
     retrain: Annotated[
-        bool, _option(HOW, "Train the built-in models first, on this machine.", "--retrain")
+        bool, option(WHAT, "Train the built-in models first, on this machine.", "--retrain")
     ] = False,
     as_json: Json = False,
 ) -> int:
@@ -136,7 +100,7 @@ def run(
     """
     if suite and task:
         raise UsageError("--suite and --task are both given: choose one")
-    register(adapter, manifest)
+    register(adapter, manifest, task_file)
     wanted = chosen_models(models or [], family, checkpoint, name)
     if retrain and (wanted or dry_run):
         raise UsageError("--retrain trains the built-in models: leave out MODEL, --checkpoint and --dry-run")
@@ -150,7 +114,7 @@ def run(
         "out": out or Path("runs") / time.strftime("%Y-%m-%d-%H%M%S"),
         "device": device,
         "batch_size": batch_size,
-        "dtype": dtype.value,
+        "dtype": dtype.to_measure,
         "limit": limit,
         "workers": workers,
         "cache": not no_cache,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from hierbench.cli._shared import Json, print_json, print_listing
+from hierbench.cli._shared import print_json, print_listing, register
+from hierbench.cli.options import Json, Manifest, TaskFile
 
 
-def tasks(as_json: Json = False) -> None:
+def tasks(manifest: Manifest = None, task_file: TaskFile = None, as_json: Json = False) -> None:
     """Tasks and suites."""
     from hierbench import registry
 
+    register(manifests=manifest, task_files=task_file)
     specs = [task.spec for task in registry.list_tasks()]
     suites = registry.suites()
     member = {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hierbench.cli._shared import say
+from hierbench.cli.options import Device, out_option
 
 if TYPE_CHECKING:
     from hierbench.reference.schema import ReferenceConfig
@@ -24,10 +25,8 @@ def train(
         list[str] | None,
         typer.Argument(metavar="KEY=VALUE", help="Changes, e.g. train.steps=1000 model.text=L6_W384."),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the run goes (default: runs/train-TIME).")
-    ] = None,
-    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda, cuda:1.")] = "auto",
+    out: Annotated[Path | None, out_option("runs/train-TIME")] = None,
+    device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     evaluate: Annotated[
         str | None, typer.Option(metavar="SUITE", help="Measure the finished model on a suite.")

@@ -107,7 +107,7 @@ def test_an_adapter_in_all_roles_and_pep_before_and_after(hierbench, tmp_path, m
     document = json.loads(done.out)
     assert document["counts"]["kept"] == 20
     assert document["roles"]["reranker"]["backend"] == "adapter"
-    done = hierbench("clean", "report", "out", "--model", "random")
+    done = hierbench("clean", "report", "out", "random")
     assert done.status == 0, done.err
     with open(tmp_path / "out" / "pep.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -199,6 +199,6 @@ def test_a_missing_dataset_says_how_to_get_it(hierbench):
 
 
 def test_a_folder_that_was_not_cleaned_has_no_report(hierbench, tmp_path):
-    done = hierbench("clean", "report", tmp_path, "--model", "nonesuch")  # no model is looked for
+    done = hierbench("clean", "report", tmp_path, "nonesuch")  # no model is looked for
     assert done.status == 2
     assert "come to its end" in done.err

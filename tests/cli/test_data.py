@@ -173,7 +173,7 @@ def test_part_of_a_dataset_and_damage_are_said(hierbench, tmp_path, tiny):
         (["prepare", "miniature"], "is built in"),
         (["prepare", "tiny", "--from", "source", "--out", "source"], "exists and holds no prepared dataset"),
         (["prepare", "tiny", "--from", "tiny.yaml"], "neither a folder nor an archive"),
-        (["prepare", "tiny", "--from", "source", "--workers", "0"], "'--workers'"),
+        (["prepare", "tiny", "--from", "source", "--workers", "-1"], "'--workers'"),
         (["verify", "tiny"], "is not on this machine: `hierbench data show tiny` says how to get it"),
         (
             ["show", "tiny", "-o", "sheet.png"],
@@ -185,7 +185,10 @@ def test_part_of_a_dataset_and_damage_are_said(hierbench, tmp_path, tiny):
             "no export format 'zip'",
         ),
         (["export", "tiny", "-o", "source", "--data", "tiny=source"], "is not an empty folder"),
-        (["export", "tiny", "-o", "out", "--protocol", "x", "--data", "tiny=source"], "no protocol 'x'"),
+        (
+            ["export", "tiny", "-o", "out", "--protocol", "x", "--data", "tiny=source"],
+            "'x' is not one of 'released', 'corrected'",
+        ),
     ],
 )
 def test_wrong_input_is_one_line(hierbench, tmp_path, tiny, words, line):

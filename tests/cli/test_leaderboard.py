@@ -92,7 +92,7 @@ def test_compare(hierbench, run_folder):
     assert difference["difference"] == 50.0
     assert 0 < difference["low"] < 50 < difference["high"]
     published = hierbench(
-        "leaderboard", "compare", "first", "ARGENT-S", "--published", "--in", run_folder
+        "leaderboard", "compare", "first", "ARGENT-S", "--against-published", "--in", run_folder
     ).out
     assert "PUBLISHED, not measured by hierbench" in published
     assert "+61.2" in published
@@ -109,7 +109,7 @@ def test_compare(hierbench, run_folder):
         ("show x --published --layout miniature", "no paper prints figures"),
         ("build x -o x/run.json", "cannot write to x/run.json"),
         ("compare first secnd --in x", "did you mean second"),
-        ("compare first ARGENT-X --in x --published", "no published row 'ARGENT-X'"),
+        ("compare first ARGENT-X --in x --against-published", "no published row 'ARGENT-X'"),
     ],
 )
 def test_mistakes(hierbench, run_folder, words, line):

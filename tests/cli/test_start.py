@@ -99,7 +99,7 @@ def test_it_runs_as_a_module():
         (["leaderboard", "build"], "Missing argument"),
         (["run", "--limit", "0"], "'--limit'"),
         (["run", "--limit", "x"], "'--limit'"),
-        (["run", "--dtype", "int8"], "'--dtype': 'int8' is not one of 'float32'"),
+        (["run", "--dtype", "int8"], "'--dtype': 'int8' is not one of 'auto', 'float32'"),
         (["miniature", "show", "0"], "'N'"),
         (["run", "--protocol", "mine"], "'--protocol'"),
         (["run", "--out"], "--out"),
