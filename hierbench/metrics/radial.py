@@ -55,8 +55,8 @@ def hierarcaps(
     at any level), `recall` the share of the four levels at which the caption of any of its samples is among
     them, both averaged over images. `d_corr` is Kendall's tau between the four radii of a sample and their
     levels, averaged over samples; equal radii count as rightly ordered, as the released evaluator's stable
-    sort has it,
-    or order nothing (0) under the protocol `corrected`. Strings are stripped of surrounding white space; equal strings are one.
+    sort has it, or order nothing (0) under the protocol `corrected`. Strings are stripped of surrounding white
+    space; equal strings are one.
 
     Raises MetricError on other shapes, non-finite features, an owner out of range, an image without a sample.
     """
