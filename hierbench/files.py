@@ -1,32 +1,125 @@
-"""Writing files whole or not at all, names that are safe as file names, and files that can be read to an end."""
+"""Files written whole or not at all, folders and locks of one's own, safe names, files that can be read to an end."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import secrets
+import socket
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from hierbench.errors import DataError
 
+ABANDONED_SECONDS = 24 * 3600  # a temporary file of another machine, untouched for so long, has no owner
+
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, durable: bool = True) -> Iterator[Path]:
     """A temporary name beside `path` to write to; it takes the place of `path` when the block ends well.
 
-    Makes the folder. Whatever ends the block early, an exception or a kill, leaves `path` as it was.
+    Makes the folder. Whatever ends the block early, an exception or a kill, leaves `path` as it was. `durable`: so
+    does a power cut, for the price of waiting for the disk; what is cheap to make again goes without.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(temporary_name(path.name))
     try:
         yield temporary
+        if durable:
+            sync(temporary)
         os.replace(temporary, path)
+        if durable:
+            sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content, or a folder's list of names, is on the disk. Raises OSError, for files alone."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        if not path.is_dir():  # some file systems cannot sync folders
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def temporary_name(name: str) -> str:
+    """A hidden name that nobody else uses and that says whose it is, for `sweep`."""
+    return f".{name}.{_machine()}-{os.getpid()}.{secrets.token_hex(4)}.tmp"
+
+
+def sweep(folder: Path, pattern: str = "**/.*.tmp") -> int:
+    """Delete the temporary files of processes that are gone from a folder and below; returns how many.
+
+    Those of another machine, or of unknown origin, go when they were not written to for a day.
+    """
+    gone = 0
+    for path in folder.glob(pattern):
+        owner = re.search(r"\.([0-9a-f]{6})-(\d+)\.[0-9a-f]{8}\.tmp$", path.name)
+        with contextlib.suppress(OSError):
+            if owner and owner[1] == _machine():
+                dead = not alive(int(owner[2]))
+            else:
+                dead = time.time() - path.lstat().st_mtime > ABANDONED_SECONDS
+            if dead:
+                path.unlink()
+                gone += 1
+    return gone
+
+
+def alive(pid: int) -> bool:
+    """Whether a process of this number runs on this machine."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
+
+
+def _machine() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:6]
+
+
+def new_folder(path: Path) -> Path:
+    """Make a folder that nobody has: `path`, or where that exists `path-2`, `path-3`, …; returns the one made.
+
+    Two processes that ask for the same name at once get two folders. Raises OSError where none can be made.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    number, wanted = 1, path
+    while True:
+        try:
+            wanted.mkdir()
+            return wanted
+        except FileExistsError:
+            number += 1
+            wanted = path.with_name(f"{path.name}-{number}")
+
+
+@contextmanager
+def locked(path: Path, timeout: float = -1) -> Iterator[None]:
+    """Hold the lock file `path`, which is made and stays; the system frees the lock of a process that dies.
+
+    Raises TimeoutError when another process holds it for `timeout` seconds; -1 waits as long as it takes.
+    """
+    from filelock import FileLock, Timeout
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(path, timeout=timeout):
+            yield
+    except Timeout:
+        raise TimeoutError(f"another process holds {path}") from None
 
 
 def regular_file(path: Path, what: str = "file") -> Path:

@@ -186,7 +186,10 @@ class Pep:
         pairs = self.pair_scores(geometry, embeddings, dataset)
         items = _items(dataset, self.pairs, pairs)
         note = f"{pairs.forward.size:,} positive and {pairs.negative.size:,} negative pairs"
-        return Scores(self.statistics(items).estimates(), len(dataset.sample_ids), items, (note,))
+        metrics = self.statistics(items).estimates()
+        same = metrics["distinct"].value < 2
+        degenerate = dict.fromkeys(metrics, "all pairs have the same score") if same else {}
+        return Scores(metrics, len(dataset.sample_ids), items, (note,), degenerate)
 
     def pair_scores(self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChains) -> PairScores:
         """Entailment scores of all pairs."""

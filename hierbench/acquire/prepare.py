@@ -2,7 +2,8 @@
 
 All work is done in a hidden folder beside the target, `.NAME.preparing`, which takes the target's name when it is
 complete: a folder of that name is never half prepared. A killed preparation goes on where it stopped: with the bytes
-of a download, after the last unpacked archive, after the last finished shard.
+of a download, after the last unpacked archive, after the last finished shard. What nobody goes on with is taken away by
+a later preparation beside it.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import contextlib
 import glob
 import hashlib
 import json
+import math
 import os
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -35,13 +38,14 @@ from hierbench.data.readers import open_folder
 from hierbench.data.readers._files import first_few
 from hierbench.data.readers._labels import OTHER_SPLIT
 from hierbench.errors import DataError, HierbenchError, MissingDataError, OutputError, UsageError
-from hierbench.files import replacing
+from hierbench.files import ABANDONED_SECONDS, locked, replacing
 from hierbench.pool import each
 from hierbench.progress import Progress, choose
 
 SHARD_BYTES = 96 << 20  # of images, about
 SHARD_ROWS = 1024  # at most, so that processes have something to share in small datasets, too
 SAMPLED = 64  # images whose size is looked at for that
+PREPARING = ".preparing"
 AGAIN = "what is finished is kept, run the command again to go on"
 
 
@@ -96,10 +100,12 @@ def prepare(
     target = Path(os.path.abspath((out or cache_dir() / "datasets" / name).expanduser()))
     progress = choose(progress)
     with _alone(target):
+        _sweep(target)
+        staging = _staging(target)
         there = _existing(target, name, force)
         if there is not None:
+            shutil.rmtree(staging, ignore_errors=True)
             return Prepared(target, there, fresh=False)
-        staging = target.with_name(f".{target.name}.preparing")
         notes: list[str] = []
         try:
             info, source = _prepare(manifest, sources, staging, workers, progress, notes)
@@ -165,24 +171,42 @@ def _prepare(
 @contextlib.contextmanager
 def _alone(target: Path) -> Iterator[None]:
     """Hold the target; UsageError where another process does, OutputError where its folder cannot be made."""
-    from filelock import FileLock, Timeout
-
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(target.with_name(f".{target.name}.lock"), timeout=2)  # a killed run's workers hold it
-        lock.acquire()
-    except Timeout:
-        raise UsageError(
-            f"another process is preparing a dataset into {target}: wait for it, or choose another --out"
-        ) from None
-    except OSError as error:
-        raise OutputError(
-            f"cannot write to {target.parent}: {error.strerror or error}: choose another --out"
-        ) from error
-    try:
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(locked(_lock(target), timeout=2))  # a killed run's workers hold it
+        except TimeoutError:
+            raise UsageError(
+                f"another process is preparing a dataset into {target}: wait for it, or choose another --out"
+            ) from None
+        except OSError as error:
+            raise OutputError(
+                f"cannot write to {target.parent}: {error.strerror or error}: choose another --out"
+            ) from error
         yield
-    finally:
-        lock.release()
+
+
+def _staging(target: Path) -> Path:
+    return target.with_name(f".{target.name}{PREPARING}")
+
+
+def _sweep(target: Path) -> None:
+    """Take away what killed preparations have left beside the target: of datasets that are there by now, and what
+    nobody has gone on with for `ABANDONED_SECONDS`. What another process works on is left alone, by its lock.
+    """
+    for leftover in target.parent.glob(f".*{PREPARING}"):
+        other = target.with_name(leftover.name[1:].removesuffix(PREPARING))
+        if other == target or not leftover.is_dir():
+            continue
+        with contextlib.suppress(OSError), locked(_lock(other), timeout=0):
+            touched = max(
+                path.stat().st_mtime for path in (leftover, *leftover.glob("*"), *leftover.glob("*/*"))
+            )
+            if (other / prepared.RECORD).is_file() or time.time() - touched > ABANDONED_SECONDS:
+                shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _lock(target: Path) -> Path:
+    return target.with_name(f".{target.name}.lock")
 
 
 def _existing(target: Path, name: str, force: bool) -> Info | None:
@@ -226,7 +250,7 @@ def _open_given(
     if len(given) == 1 and given[0].is_dir():
         source = _Source(given[0], Origin(kind="folder", places=places))
     else:
-        unpacked = _unpacked(given, staging, progress)
+        unpacked = _unpacked(given, staging, progress, _most_files(manifest))
         source = _Source(unpacked, Origin(kind="archives", places=places))
     return _open(manifest, source, staging, progress), source
 
@@ -249,7 +273,12 @@ def _open_downloaded(
             if source.kind == "url":
                 files = [_downloaded(manifest.name, file) for file in source.files]
                 origin = Origin(kind="url", places=tuple(file.url for file in source.files))
-                found = _Source(_unpacked(files, staging, progress), origin, source.variant, tuple(files))
+                found = _Source(
+                    _unpacked(files, staging, progress, _most_files(manifest)),
+                    origin,
+                    source.variant,
+                    tuple(files),
+                )
             else:
                 folder, revision = _from_hub(manifest.name, source)
                 origin = Origin(kind="hub", places=(source.repo,), revision=revision)
@@ -310,7 +339,12 @@ def _hub_cache(folder: Path) -> Path:
     return folder.parent.parent if folder.parent.name == "snapshots" else folder
 
 
-def _unpacked(files: Sequence[Path], staging: Path, progress: Progress) -> Path:
+def _most_files(manifest: Manifest) -> float:
+    """Members that an archive of the dataset may have: training images, annotation files and others lie there too."""
+    return math.inf if manifest.counts.images is None else 100_000 + 100 * manifest.counts.images
+
+
+def _unpacked(files: Sequence[Path], staging: Path, progress: Progress, most_files: float) -> Path:
     """A folder with the content of the archives and with the other files; archives done before are not done again."""
     folder, marker = staging / "unpacked", staging / "unpacked.json"
     files = [Path(file).resolve() for file in files]
@@ -326,7 +360,7 @@ def _unpacked(files: Sequence[Path], staging: Path, progress: Progress) -> Path:
         if str(file) in done:
             continue
         if archives.is_archive(file):
-            archives.unpack(file, folder, progress)
+            archives.unpack(file, folder, progress, most_files)
         elif len(files) == 1:
             raise DataError(
                 f"{file} is neither a folder nor an archive that can be unpacked here (zip, tar, tar.gz, tar.bz2, "
@@ -354,11 +388,16 @@ def _open(manifest: Manifest, source: _Source, staging: Path, progress: Progress
             raise
     if own:  # archives in an archive, one level
         for archive in inside:
-            archives.unpack(archive, archive.parent, progress)
+            archives.unpack(archive, archive.parent, progress, _most_files(manifest))
             archive.unlink()
         return read()
     files = [path for path in sorted(source.folder.iterdir()) if path.is_file() and path.name[0] != "."]
-    return _open(manifest, replace(source, folder=_unpacked(files, staging, progress)), staging, progress)
+    return _open(
+        manifest,
+        replace(source, folder=_unpacked(files, staging, progress, _most_files(manifest))),
+        staging,
+        progress,
+    )
 
 
 def _archives_in(folder: Path, deep: bool) -> list[Path]:

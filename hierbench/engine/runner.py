@@ -6,11 +6,9 @@ import contextlib
 import dataclasses
 import gc
 import logging
-import shlex
-import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +20,8 @@ from hierbench import results
 from hierbench.contracts import Dataset, ModelAdapter, ModelCard, Scores, Task
 from hierbench.data.datasets import spread
 from hierbench.engine import distributed, encoding, provenance
+from hierbench.engine.claims import Claims, leave_nothing
+from hierbench.engine.recording import Recorder
 from hierbench.engine.session import Session
 from hierbench.engine.setup import Model, RunModel, Setup
 from hierbench.errors import HierbenchError, MissingDataError
@@ -117,23 +117,61 @@ def plan(
 
 
 def _run_all(setup: Setup, team: distributed.Team | None) -> Results:
-    recorder = _Recorder(setup)
+    recorder = Recorder(setup)
     try:
-        total = len(setup.models) * len(setup.tasks)
-        with setup.progress.bar("tasks", total) as advance, _only_new_garbage():
-            for position, model in enumerate(setup.models):
-                for record, items in _run_model(setup, position, model, team):
-                    recorder.add(record, items)
-                    advance(1)
+        with (
+            setup.progress.bar("tasks", len(setup.models) * len(setup.tasks)) as advance,
+            _only_new_garbage(),
+            Claims(setup.out) as claims,
+            contextlib.closing(_measured(setup, team, claims)) as measured,
+        ):
+            for record, items in measured:
+                recorder.add(record, items)
+                advance(1)
     finally:
         if setup.out is not None and not recorder.begun:
-            with contextlib.suppress(OSError):  # nothing came of it: leave no empty folder behind
-                setup.out.rmdir()
+            leave_nothing(setup.out)
+    models, tasks = (
+        {name: place for place, name in enumerate(names)}
+        for names in ([m.name for m in setup.models], [t.spec.name for t in setup.tasks])
+    )
+    recorder.found.sort(key=lambda record: (models[record.model], tasks[record.task]))
     return recorder.found
 
 
+def _measured(
+    setup: Setup, team: distributed.Team | None, claims: Claims
+) -> Iterator[tuple[Record, Items | None]]:
+    """Record and items of every model and task; what other processes are at comes last, from their records."""
+    pending = {position: list(setup.tasks) for position in range(len(setup.models))}
+    told: set[str] = set()
+    while pending:
+        before = sum(map(len, pending.values()))
+        for position, waiting in list(pending.items()):
+            model = setup.models[position]
+            yield from _run_model(setup, position, model, team, _claimed(setup, claims, model, waiting))
+            if not waiting:
+                del pending[position]
+        if pending and sum(map(len, pending.values())) == before:
+            for position, waiting in pending.items():
+                for holder in claims.holders(setup.models[position].name, waiting) - told:
+                    log.info(f"waiting for {holder}, which measures into {setup.out} as well")
+                    told.add(holder)
+            claims.wait()
+
+
+def _claimed(setup: Setup, claims: Claims, model: RunModel, waiting: list[Task]) -> Iterator[Task]:
+    """The tasks that this process may measure now, out of `waiting`; others' records of them are known by then."""
+    for task in claims.turn(model.name, waiting):
+        if setup.out is not None:
+            record = results.read_record(setup.out, model.name, task.spec.name)
+            if record is not None:
+                setup.previous[model.name, task.spec.name] = record
+        yield task
+
+
 def _run_model(
-    setup: Setup, position: int, model: RunModel, team: distributed.Team | None
+    setup: Setup, position: int, model: RunModel, team: distributed.Team | None, tasks: Iterable[Task]
 ) -> Iterator[tuple[Record, Items | None]]:
     """Record and items of each task; items None = kept from an earlier run.
 
@@ -142,7 +180,7 @@ def _run_model(
     session: Session | None = None
     failure: Exception | None = None
     sha256 = model.sha256() if any(key[0] == model.name for key in setup.previous) else None
-    for task in setup.tasks:
+    for task in tasks:
         at_hand = session is None and model.adapter is not None  # then loading tells all, and costs nothing
         kept = None if at_hand else _kept(setup, model, sha256, task, session)
         if kept is None and session is None and failure is None:
@@ -240,43 +278,7 @@ def _kept(
     return record if same else None
 
 
-class _Recorder:
-    """Takes records as they come: to the results, to the folder, to the log."""
-
-    def __init__(self, setup: Setup):
-        self.setup, self.found, self.begun = setup, Results(), False
-
-    def add(self, record: Record, items: Items | None) -> None:
-        """`items` is None for a record that lies in the folder already. Raises OutputError."""
-        out = self.setup.out
-        if out is not None and not self.begun:
-            results.write_run(out, _asked(self.setup))
-            self.begun = True
-        if out is not None and items is not None:
-            record = results.write_record(out, record, items)
-        if items:
-            self.found.items[record.model, record.task] = items
-        self.found.append(record)
-        log.info(_said(record, kept=items is None))
-
-
 # --------------------------------------------------------------------------------------------------- records
-
-
-def _asked(setup: Setup) -> dict[str, Any]:
-    """Content of run.json: what this run asks for, after what earlier runs into the folder asked for."""
-    before = results.read_run(setup.out)
-    models, tasks = [model.name for model in setup.models], [task.spec.name for task in setup.tasks]
-    return {
-        "schema": results.SCHEMA,
-        "models": list(dict.fromkeys([*before.get("models", ()), *models])),
-        "tasks": list(dict.fromkeys([*before.get("tasks", ()), *tasks])),
-        "suite": setup.suite,
-        "layout": setup.layout,
-        "command": shlex.join(sys.argv),
-        "started": provenance.now(),
-        "versions": provenance.versions(),
-    }
 
 
 def _record(
@@ -335,19 +337,6 @@ def _provenance(setup: Setup, model: RunModel, adapter: ModelAdapter, task: Task
 def _encoding(card: ModelCard) -> dict[str, str]:
     """How images and texts are brought to the model."""
     return {"preprocessing": card.preprocessing, "tokenizing": card.tokenizing}
-
-
-def _said(record: Record, kept: bool) -> str:
-    """One line for the log."""
-    what = f"{record.model}: {record.task}"
-    if record.lacks_data:
-        return f"{what} skipped, its data is not here"  # how to get it is listed once, at the end
-    if record.metrics is None:
-        return f"{what} {record.status}: {record.error or record.skipped}"
-    first = "".join(f" {name} {figure.value:.4g}," for name, figure in list(record.metrics.items())[:1])
-    if kept:
-        return f"{what}:{first} kept, as model, data and options are the same (force repeats it)"
-    return f"{what}:{first} n = {record.n:,}, {sum(record.provenance['seconds'].values()):.1f} s"
 
 
 def _one_line(error: BaseException) -> str:

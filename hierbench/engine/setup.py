@@ -102,7 +102,7 @@ class Setup:
     device: str
     options: Options
     progress: Progress
-    previous: Mapping[tuple[str, str], Record]  # (model, task) -> what lies in `out` already
+    previous: dict[tuple[str, str], Record]  # (model, task) -> what lies in `out` already
 
     @classmethod
     def of(cls, models, tasks, suite, data, data_dir, out, device, options, *, write: bool) -> Setup:

@@ -113,7 +113,7 @@ class EmbeddingStore:
             raise OutputError(f"no stored embeddings{f' of {model}' if model else ''} in {self.folder}")
         tables = [_section_table(section) for section in sections]
         try:
-            with replacing(path) as temporary:
+            with replacing(path, durable=False) as temporary:
                 _write_parquet(tables, temporary) if path.suffix == ".parquet" else _write_npz(
                     tables, temporary
                 )
@@ -172,7 +172,7 @@ class Section:
         """Add a shard: (n,) content ids, (n,) strings or image ids, (n, D) float32. Raises OSError."""
         about = self.folder / "section.json"
         if not about.exists():
-            with replacing(about) as temporary:
+            with replacing(about, durable=False) as temporary:
                 temporary.write_text(json.dumps(self.about, indent=1))
         path = self.folder / f"{time.time_ns():020d}-{os.getpid()}-{secrets.token_hex(4)}.arrow"
         features = np.ascontiguousarray(features, np.float32)
@@ -183,7 +183,7 @@ class Section:
         }
         table = pa.table(columns).replace_schema_metadata({"crc32": str(_checksum(ids, features))})
         with (
-            replacing(path) as temporary,
+            replacing(path, durable=False) as temporary,
             pa.OSFile(str(temporary), "wb") as sink,
             pa.ipc.new_file(sink, table.schema) as writer,
         ):

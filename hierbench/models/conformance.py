@@ -1,17 +1,25 @@
 """Does an adapter keep its promises? A check for whoever writes one; ours run it in the tests.
 
-from hierbench.models.conformance import check_adapter
+from hierbench import check_adapter
 assert check_adapter(load("weights.pth")) == []
 """
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from hierbench.contracts import Fit, Geometry, ModelAdapter, ProtocolAware
+from hierbench.contracts import Fit, Geometry, ModelAdapter, ModelCard, ProtocolAware
 from hierbench.data.manifests import PROTOCOLS
+from hierbench.errors import GeometryError
+from hierbench.plugins import reason
 
 TEXTS = (
     "",
@@ -25,30 +33,59 @@ TEXTS = (
 TOLERANCE = 1e-4
 """Of features, relative to the longest: what batching may change."""
 
+PARTS = ("card", "geometry", "preprocess", "encode_images", "encode_texts")
+GEOMETRY_PARTS = (
+    "name", "has_cones", "describe", "lift", "mean", "similarity", "distance", "radius", "exterior_angle",
+    "half_aperture", "entailment",
+)  # fmt: skip
+MAY_REFUSE = ("radius", "exterior_angle", "half_aperture", "entailment")
+"""Questions that a geometry may have no answer to: it raises GeometryError, and tasks that ask do not apply."""
 
-def check_adapter(adapter: ModelAdapter) -> list[str]:
-    """What is wrong with an adapter, in words; an empty list = it conforms.
+CARD_TYPES: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("name", "family", "source", "preprocessing", "tokenizing", "dtype"), (str,)),
+    **dict.fromkeys(("embedding_dim", "image_size", "parameters"), (int,)),
+    **dict.fromkeys(("sha256", "licence", "paper"), (str, type(None))),
+    "notes": (Mapping,),
+}
+
+
+def check_adapter(adapter: object) -> list[str]:
+    """What is wrong with an adapter, in words; an empty list = it conforms. Never raises for what an adapter does.
 
     Encodes a few drawn images and strings: shapes and types, finite values, the order and independence of the
     rows, the same features twice, preprocessing into [0, 1], a geometry that can lift and compare them, and
     that encoding leaves the model as it was.
     """
-    if not isinstance(adapter, ModelAdapter):
-        return ["it lacks one of card, geometry, preprocess, encode_images, encode_texts"]
+    found: list[str] = []
+    with _probing(found, "reading its parts"):
+        if missing := [part for part in PARTS if not hasattr(adapter, part)]:
+            return [f"it lacks {', '.join(missing)}"]
+    if found or not isinstance(adapter, ModelAdapter):
+        return found or ["it does not follow hierbench.contracts.ModelAdapter"]
     before = _state(adapter)
-    found = _check_card(adapter)
-    pixels, problems = _check_preprocessing(adapter)
-    found += problems
-    if pixels is not None:
-        images, problems = _check_encoder("encode_images", adapter.encode_images, pixels, adapter)
-        texts, more = _check_encoder("encode_texts", adapter.encode_texts, list(TEXTS), adapter)
-        found += problems + more
-        if images is not None and texts is not None and isinstance(adapter.geometry, Geometry):
-            found += _check_geometry(adapter, images, texts)
-    found += _check_protocols(adapter)
+    sizes_known = _check_card(adapter.card, found)
+    geometry_known = _check_geometry_parts(adapter.geometry, found)
+    if sizes_known:
+        pixels = _check_preprocessing(adapter, found)
+        images = None
+        if pixels is not None:
+            images = _check_encoder("encode_images", adapter.encode_images, pixels, adapter.card, found)
+        texts = _check_encoder("encode_texts", adapter.encode_texts, list(TEXTS), adapter.card, found)
+        if images is not None and texts is not None and geometry_known:
+            _check_geometry(adapter.geometry, images, texts, found)
+        _check_protocols(adapter, found)
     if not _equal_states(before, _state(adapter)):
         found.append("encoding changed the model's weights, buffers or training mode")
     return found
+
+
+@contextmanager
+def _probing(found: list[str], what: str) -> Iterator[None]:
+    """An exception of the adapter's becomes a finding, and the probes after it go on."""
+    try:
+        yield
+    except Exception as error:
+        found.append(f"{what} fails: {reason(error)}")
 
 
 def drawn_images() -> list[Image.Image]:
@@ -62,107 +99,212 @@ def drawn_images() -> list[Image.Image]:
     return images
 
 
-def _check_card(adapter: ModelAdapter) -> list[str]:
-    card = adapter.card
-    wrong = [
-        f"card.{name} is empty"
-        for name in ("name", "family", "source", "preprocessing")
-        if not getattr(card, name)
-    ]
-    wrong += [
-        f"card.{name} is not positive"
-        for name in ("embedding_dim", "image_size", "parameters")
-        if getattr(card, name) < 1
-    ]
-    if card.dtype not in ("float32", "bfloat16", "float16"):
-        wrong.append(f"card.dtype is {card.dtype!r}")
-    if not isinstance(adapter.geometry, Geometry):
-        wrong.append("geometry does not follow hierbench.contracts.Geometry")
-    return wrong
+def _check_card(card: Any, found: list[str]) -> bool:
+    """Whether the card's numbers are such that the rest can be probed."""
+    wrong = []
+    value: Any
+    for name, kinds in CARD_TYPES.items():
+        value = getattr(card, name, ...)
+        if value is ...:
+            wrong.append(f"card has no {name}: make it a hierbench.contracts.ModelCard")
+        elif not isinstance(value, kinds) or isinstance(value, bool):
+            expected = " or ".join(kind.__name__ for kind in kinds)
+            wrong.append(f"card.{name} is of type {type(value).__name__}, not {expected}")
+        elif isinstance(value, int) and value < 1:
+            wrong.append(f"card.{name} is not positive")
+        elif name in ("name", "family", "source", "preprocessing") and not value:
+            wrong.append(f"card.{name} is empty")
+    found += wrong
+    sizes_known = not any(size in line for line in wrong for size in ("embedding_dim", "image_size", "dtype"))
+    if sizes_known and card.dtype not in ("float32", "bfloat16", "float16"):
+        found.append(f"card.dtype is {card.dtype!r}")
+    sha256 = getattr(card, "sha256", None)
+    if isinstance(sha256, str) and not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        found.append(f"card.sha256 is {sha256[:80]!r}, not 64 hexadecimal digits")
+    _check_recordable("card.notes", getattr(card, "notes", None), found)
+    return sizes_known
 
 
-def _check_preprocessing(adapter: ModelAdapter) -> tuple[Tensor | None, list[str]]:
-    side, wrong, squares = adapter.card.image_size, [], {}
+def _check_recordable(what: str, value: Any, found: list[str]) -> None:
+    try:
+        json.dumps(dict(value) if isinstance(value, Mapping) else value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        found.append(f"{what} cannot be recorded as JSON: {reason(error)}")
+
+
+def _check_preprocessing(adapter: ModelAdapter, found: list[str]) -> Tensor | None:
+    """The drawn images as CROP makes them, (5, 3, side, side), where all came out well enough to go on."""
+    side = adapter.card.image_size
+    squares: dict[Fit, list[Tensor]] = {fit: [] for fit in Fit}
+    images = drawn_images()
     for fit in Fit:
-        for image in drawn_images():
-            bytes_before = image.tobytes()
-            pixels = adapter.preprocess(image, fit)
+        for image in images:
+            bytes_before, pixels, count = image.tobytes(), None, len(found)
+            with _probing(found, f"preprocess({fit})"):
+                pixels = adapter.preprocess(image, fit)
+            if len(found) > count:
+                break  # the same for the other images, most likely
             if image.tobytes() != bytes_before:
-                wrong.append(f"preprocess({fit}) changes the image that it is given")
-            if tuple(pixels.shape) != (3, side, side) or pixels.dtype != torch.float32:
-                got = f"{tuple(pixels.shape)} {pixels.dtype}"
-                wrong.append(f"preprocess({fit}) gives {got}, not (3, {side}, {side}) float32")
-                return None, wrong
-            if not 0 <= float(pixels.min()) <= float(pixels.max()) <= 1:
-                wrong.append(
-                    f"preprocess({fit}) leaves [0, 1]: {float(pixels.min()):.3g} to {float(pixels.max()):.3g}"
-                )
-            squares.setdefault(fit, []).append(pixels)
+                found.append(f"preprocess({fit}) changes the image that it is given")
+            if (
+                not isinstance(pixels, Tensor)
+                or tuple(pixels.shape) != (3, side, side)
+                or pixels.dtype != torch.float32
+            ):
+                found.append(f"preprocess({fit}) gives {_kind(pixels)}, not (3, {side}, {side}) float32")
+                break
+            low, high = float(pixels.min()), float(pixels.max())
+            if not 0 <= low <= high <= 1:
+                found.append(f"preprocess({fit}) leaves [0, 1]: {low:.3g} to {high:.3g}")
+            squares[fit].append(pixels)
+    if any(len(made) < len(images) for made in squares.values()):
+        return torch.stack(squares[Fit.CROP]) if len(squares[Fit.CROP]) == len(images) else None
     if torch.equal(squares[Fit.CROP][1], squares[Fit.SQUEEZE][1]):
-        wrong.append("preprocess makes no difference between CROP and SQUEEZE")
-    return torch.stack(squares[Fit.CROP]), wrong
+        found.append("preprocess makes no difference between CROP and SQUEEZE")
+    return torch.stack(squares[Fit.CROP])
 
 
-def _check_encoder(name: str, encode, items, adapter: ModelAdapter) -> tuple[Tensor | None, list[str]]:
-    raw = encode(items)
-    shape = (len(items), adapter.card.embedding_dim)
-    if tuple(raw.shape) != shape or raw.dtype != torch.float32:
-        return None, [f"{name} gives {tuple(raw.shape)} {raw.dtype}, not {shape} float32"]
-    features = raw.detach().cpu()
+def _kind(value: Any) -> str:
+    return f"{tuple(value.shape)} {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
+
+
+def _check_encoder(
+    name: str, encode: Callable[..., Tensor], items: Any, card: ModelCard, found: list[str]
+) -> Tensor | None:
+    """(len(items), D) features on the CPU, where they came out well enough to go on."""
+    raw, count = None, len(found)
+    with _probing(found, name):
+        raw = encode(items)
+    if len(found) > count:
+        return None
+    shape = (len(items), card.embedding_dim)
+    if not isinstance(raw, Tensor) or tuple(raw.shape) != shape or raw.dtype != torch.float32:
+        found.append(f"{name} gives {_kind(raw)}, not {shape} torch.float32")
+        return None
+    features = raw.detach().cpu().clone()
     if not bool(torch.isfinite(features).all()):
-        return None, [f"{name} gives values that are not finite"]
-    wrong, scale = [], float(features.norm(dim=1).max())
+        found.append(f"{name} gives values that are not finite")
+        return None
+    scale = float(features.norm(dim=1).max())
     if raw.requires_grad:
-        wrong.append(f"{name} keeps gradients")
+        found.append(f"{name} keeps gradients")
     if bool((features == features[0]).all()):
-        wrong.append(f"{name} gives the same features for everything")
+        found.append(f"{name} gives the same features for everything")
     # Arithmetic in half precision depends on the batch's shape; float32 must not, beyond rounding.
-    tolerance = TOLERANCE * scale if adapter.card.dtype == "float32" else 0.05 * scale
+    tolerance = TOLERANCE * scale if card.dtype.startswith("float32") else 0.05 * scale
     backwards = items.flip(0) if isinstance(items, Tensor) else items[::-1]
-    for what, again in {
-        "a second time": encode(items),
-        "in reverse order": encode(backwards).flip(0),
-        "one by one": torch.cat([encode(items[row : row + 1]) for row in range(len(items))]),
-    }.items():
-        if float((again.detach().cpu() - features).abs().max()) > tolerance:
-            wrong.append(f"{name} gives other features {what}")
-    return features, wrong
+    again: dict[str, Callable[[], Tensor]] = {
+        "a second time": lambda: encode(items),
+        "in reverse order": lambda: encode(backwards).flip(0),
+        "one by one": lambda: torch.cat([encode(items[row : row + 1]) for row in range(len(items))]),
+    }
+    for what, repeat in again.items():
+        with _probing(found, f"{name} {what}"):
+            other = repeat().detach().cpu()
+            if other.shape != features.shape or not float((other - features).abs().max()) <= tolerance:
+                found.append(f"{name} gives other features {what}")
+    return features
 
 
-def _check_geometry(adapter: ModelAdapter, images: Tensor, texts: Tensor) -> list[str]:
-    geometry, wrong = adapter.geometry, []
-    images, texts, root = geometry.lift(images), geometry.lift(texts[1:]), geometry.lift(texts[0])
-    for name, values in {
-        "similarity": geometry.similarity(images, texts),
-        "distance": geometry.distance(images, texts),
-        "exterior_angle": geometry.exterior_angle(texts, images, root=root).T,
-        "entailment": geometry.entailment(texts, images, root=root).T,
-    }.items():
-        if tuple(values.shape) != (len(images), len(texts)) or not bool(torch.isfinite(values).all()):
-            wrong.append(f"geometry.{name} of its features is not a finite (N, M) matrix")
-    if not bool(torch.isfinite(geometry.radius(images, root=root)).all()):
-        wrong.append("geometry.radius of its features is not finite")
-    return wrong
+def _check_geometry_parts(geometry: Any, found: list[str]) -> bool:
+    """Whether it has what `hierbench.contracts.Geometry` asks for."""
+    with _probing(found, "reading the geometry's parts"):
+        if missing := [part for part in GEOMETRY_PARTS if not hasattr(geometry, part)]:
+            found.append(
+                f"geometry does not follow hierbench.contracts.Geometry: it lacks {', '.join(missing)}"
+            )
+            return False
+        if not isinstance(geometry.name, str) or not geometry.name:
+            found.append("geometry.name is no text")
+        if not isinstance(geometry.has_cones, bool):
+            found.append("geometry.has_cones is neither True nor False")
+        with _probing(found, "geometry.describe"):
+            told = geometry.describe()
+            if not isinstance(told, Mapping) or told.get("name") != geometry.name:
+                found.append("geometry.describe() is no mapping with the geometry's name")
+            _check_recordable("geometry.describe()", told, found)
+        return True
+    return False
 
 
-def _check_protocols(adapter: ModelAdapter) -> list[str]:
+def _check_geometry(geometry: Geometry, images: Tensor, texts: Tensor, found: list[str]) -> None:
+    """Shapes, finite values, pairs as the matrix has them, and what every distance keeps, on these features."""
+    lifted = None
+    with _probing(found, "geometry.lift"):
+        lifted = geometry.lift(images), geometry.lift(texts[1:]), geometry.lift(texts[0])
+        if any(a.shape != b.shape for a, b in zip(lifted, (images, texts[1:], texts[0]), strict=True)):
+            found.append("geometry.lift changes shapes")
+            lifted = None
+    if lifted is None:
+        return
+    points, others, root = lifted
+    count, shape = min(len(points), len(others)), (len(points), len(others))
+    for name in ("similarity", "distance", "exterior_angle", "entailment"):
+        more = {"root": root} if name in MAY_REFUSE else {}
+        with _answering(found, name):
+            function = getattr(geometry, name)
+            matrix = function(points, others, **more)
+            if tuple(matrix.shape) != shape or not bool(torch.isfinite(matrix).all()):
+                found.append(f"geometry.{name} of its features is not a finite (N, M) matrix")
+                continue
+            pairs = function(points[:count], others[:count], paired=True, **more)
+            if tuple(pairs.shape) != (count,) or not torch.allclose(
+                pairs, matrix.diagonal()[:count], rtol=1e-3, atol=1e-4
+            ):
+                found.append(f"geometry.{name} of pairs is not what its matrix has on the diagonal")
+    with _answering(found, "distance"):
+        own = geometry.distance(points, points)
+        bound = 1e-3 * max(float(own.abs().max()), 1.0)
+        if float((own - own.T).abs().max()) > bound or float(own.diagonal().abs().max()) > 10 * bound:
+            found.append("geometry.distance is not symmetric, or not 0 from a point to itself")
+        if float(own.min()) < -bound:
+            found.append("geometry.distance is negative")
+    for name, answer, expected in (
+        ("radius", lambda: geometry.radius(points, root=root), (len(points),)),
+        ("half_aperture", lambda: geometry.half_aperture(points), (len(points),)),
+        ("mean", lambda: geometry.mean(images[None]), (1, images.shape[1])),
+    ):
+        with _answering(found, name):
+            value = answer()
+            if tuple(value.shape) != expected or not bool(torch.isfinite(value).all()):
+                found.append(f"geometry.{name} of its features is not finite, or not of the shape {expected}")
+
+
+@contextmanager
+def _answering(found: list[str], name: str) -> Iterator[None]:
+    """As `_probing`, for a function of a geometry, which may refuse some questions."""
+    with _probing(found, f"geometry.{name}"):
+        try:
+            yield
+        except GeometryError:
+            if name not in MAY_REFUSE:
+                raise
+
+
+def _check_protocols(adapter: ModelAdapter, found: list[str]) -> None:
     """What an adapter with `under` answers: adapters whose cards tell when their features differ."""
     if not isinstance(adapter, ProtocolAware):
-        return []
-    wrong, answers = [], {protocol: adapter.under(protocol) for protocol in PROTOCOLS}
-    for protocol, answer in answers.items():
-        if not isinstance(answer, ModelAdapter):
-            return [f"under({protocol!r}) gives {type(answer).__name__}, which is no model adapter"]
-        if answer.card.sha256 != adapter.card.sha256:
-            wrong.append(f"under({protocol!r}) changes card.sha256, which names the weights alone")
-    cards = {(answer.card.preprocessing, answer.card.tokenizing) for answer in answers.values()}
-    features = [answer.encode_texts(list(TEXTS)).detach().cpu() for answer in answers.values()]
-    if len(cards) == 1 and not all(torch.allclose(features[0], other, atol=1e-5) for other in features):
-        wrong.append("under() changes features of texts, but neither card.tokenizing nor card.preprocessing")
-    return wrong
+        return
+    answers: list[ModelAdapter] = []
+    for protocol in PROTOCOLS:
+        with _probing(found, f"under({protocol!r})"):
+            answer = adapter.under(protocol)
+            if not isinstance(answer, ModelAdapter):
+                found.append(f"under({protocol!r}) gives {type(answer).__name__}, which is no model adapter")
+                return
+            if answer.card.sha256 != adapter.card.sha256:
+                found.append(f"under({protocol!r}) changes card.sha256, which names the weights alone")
+            answers.append(answer)
+    with _probing(found, "encode_texts of what under() gives"):
+        cards = {(answer.card.preprocessing, answer.card.tokenizing) for answer in answers}
+        features = [answer.encode_texts(list(TEXTS)).detach().cpu() for answer in answers]
+        if len(cards) == 1 and not all(torch.allclose(features[0], other, atol=1e-5) for other in features):
+            found.append(
+                "under() changes features of texts, but neither card.tokenizing nor card.preprocessing"
+            )
 
 
-def _state(adapter: ModelAdapter) -> list[tuple[bool, dict[str, Tensor]]]:
+def _state(adapter: object) -> list[tuple[bool, dict[str, Tensor]]]:
     """Training mode and weights of every network that the adapter holds."""
     held = getattr(adapter, "__dict__", {}).values()
     return [
@@ -172,7 +314,9 @@ def _state(adapter: ModelAdapter) -> list[tuple[bool, dict[str, Tensor]]]:
     ]
 
 
-def _equal_states(a, b) -> bool:
+def _equal_states(
+    a: Sequence[tuple[bool, dict[str, Tensor]]], b: Sequence[tuple[bool, dict[str, Tensor]]]
+) -> bool:
     return len(a) == len(b) and all(
         mode_a == mode_b
         and state_a.keys() == state_b.keys()

@@ -3,6 +3,7 @@
 from hierbench.results.folder import (
     items_path,
     read_items,
+    read_record,
     read_results,
     read_run,
     record_path,
@@ -20,6 +21,7 @@ __all__ = [
     "Results",
     "items_path",
     "read_items",
+    "read_record",
     "read_results",
     "read_run",
     "record_path",

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hierbench.errors import HierbenchError, OutputError, one_line
-from hierbench.files import regular_file, replacing, safe_name
+from hierbench.files import locked, regular_file, replacing, safe_name
 from hierbench.results.record import Items, Record, Results, plain, strict_json
 
 if TYPE_CHECKING:
     import pandas as pd
+
+LOCK = ".lock"  # of an output folder, for the moments in which processes agree on something
 
 
 def record_path(folder: str | Path, model: str, task: str) -> Path:
@@ -71,6 +73,12 @@ def read_results(folder: str | Path) -> Results:
     return Results(records)
 
 
+def read_record(folder: str | Path, model: str, task: str) -> Record | None:
+    """The record of one model and task, None where there is none. Raises OutputError where it is damaged."""
+    path = record_path(folder, model, task)
+    return _read_record(path) if path.exists() else None
+
+
 def read_items(folder: str | Path, record: Record) -> dict[str, pd.DataFrame]:
     """Per-item outcomes of a record by table; empty where none were kept.
 
@@ -95,13 +103,22 @@ def read_items(folder: str | Path, record: Record) -> dict[str, pd.DataFrame]:
 
 
 def write_run(folder: str | Path, asked: Mapping[str, Any]) -> None:
-    """Write run.json: models, tasks, suite, layout, command, versions. Raises OutputError."""
-    path = Path(folder) / "run.json"
+    """Write run.json: models, tasks, suite, layout, command, versions. Raises OutputError.
+
+    Models and tasks that earlier runs, or others at this moment, asked for in the folder stay listed before its own.
+    """
+    folder = Path(folder)
+    path = folder / "run.json"
     try:
-        with replacing(path) as temporary:
-            temporary.write_text(
-                json.dumps(plain(asked), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-            )
+        with locked(folder / LOCK):
+            before = read_run(folder)
+            lists = {
+                kind: list(dict.fromkeys([*before.get(kind, ()), *asked.get(kind, ())]))
+                for kind in ("models", "tasks")
+            }
+            text = json.dumps(plain({**asked, **lists}), indent=1, ensure_ascii=False)
+            with replacing(path) as temporary:
+                temporary.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}: choose another --out") from error
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -729,3 +730,34 @@ def test_memory_stays_with_a_row_group(tmp_path, manifest):
     assert tracker.most <= 4
     assert pq.ParquetFile(tmp_path / "x.parquet").num_row_groups == 12
     assert sink.size == (tmp_path / "x.parquet").stat().st_size
+
+
+# ------------------------------------------------------------------------------------------------- leftovers
+
+
+def test_what_dead_preparations_left_is_swept_and_what_lives_is_not(source, tmp_path, layouts):
+    data = tmp_path / "data"
+    old = time.time() - prepare.ABANDONED_SECONDS - 60
+    for name in ("dead", "recent", "held", "finished"):
+        layouts.put(data / f".{name}.preparing" / "unpacked" / "1.jpg", b"x")
+        if name in ("dead", "held"):
+            folder = data / f".{name}.preparing"
+            for path in (folder / "unpacked" / "1.jpg", folder / "unpacked", folder):
+                os.utime(path, (old, old))
+    layouts.put(data / "finished" / prepared.RECORD, "{}")
+    with prepare._alone(data / "held"):
+        prepare.prepare("tiny", [source], data / "tiny")
+        left = sorted(path.name for path in data.glob(".*.preparing"))
+    assert left == [".held.preparing", ".recent.preparing"]
+    layouts.put(data / ".tiny.preparing" / "old" / "x", b"x")  # its preparation came to an end
+    assert not prepare.prepare("tiny", [source], data / "tiny").fresh
+    assert sorted(path.name for path in data.glob(".*.preparing")) == [".recent.preparing"]
+
+
+def test_a_bomb_among_archives_leaves_nothing(source, tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("cat/0.jpg", bytes(80 << 20))
+    with pytest.raises(DataError, match=r"x\.zip may be a decompression bomb") as caught:
+        prepare.prepare("tiny", [tmp_path / "x.zip"], tmp_path / "data" / "tiny")
+    one_line(caught)
+    assert hidden(tmp_path / "data") == []

@@ -60,7 +60,7 @@ ALSO = [
     (r"^data (verify|prepare)\b(?!.*--workers)", "--workers 1"),
     (r"^clean miniature", "--count 30 --negatives 10"),
     (r"^clean report", "--device cpu"),
-    (r"^train miniature/clip", TRAINING),
+    (r"^train (miniature/clip|mine)", TRAINING),
 ]
 ONLY_PARSED = {
     r"^run\b.*\b(hycoclip-vit-b|open_clip:|uncha-vit-b)": "downloads a released checkpoint",
@@ -148,8 +148,8 @@ def world(tmp_path, layouts, tiny_checkpoint, monkeypatch):
     chains = tmp_path / "data" / "hierarcaps"
     (chains / "test_imgs").mkdir(parents=True)
     rows = ["id,captions,image_url"]
-    for number in range(4):
-        Image.new("RGB", (8, 8), (60 * number, 200, 10)).save(chains / "test_imgs" / f"{number}.jpg")
+    for number in range(12):
+        Image.new("RGB", (8, 8), (20 * number, 200, 10)).save(chains / "test_imgs" / f"{number}.jpg")
         rows.append(f"{number},a{number} => b{number} => c{number} => d{number},http://x/{number}.jpg")
     (chains / "hierarcaps_test.csv").write_text("\n".join(rows) + "\n")
     (tmp_path / "captions.txt").write_text("a dog\nan animal\n")
@@ -181,6 +181,10 @@ def test_every_command_of_a_page_runs(hierbench, commands, world, page):
                 hierbench("run", *models, *task, "--limit", 4, "--workers", 0, "-o", f"runs/{folder}").status
                 == 0
             )
+    if page.stem == "training":
+        text = page.read_text(encoding="utf-8")
+        (world / "mine.yaml").write_text(re.findall(r"^```yaml\n(.*?)^```", text, re.S | re.M)[0])
+        (world / "my_terms.py").write_text(re.findall(r"^```python\n(.*?)^```", text, re.S | re.M)[0])
     if page.stem == "cleaning":  # what the cleaning of the photographs, which is only parsed, would leave
         assert hierbench("clean", "miniature", "--count", 30, "--negatives", 10, "-o", "clean").status == 0
     if page.stem == "data":  # something is stored for `cache export`

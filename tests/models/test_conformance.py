@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 from hierbench.contracts import Fit
+from hierbench.errors import GeometryError
+from hierbench.geometry import Lorentz
 from hierbench.models.conformance import TEXTS, check_adapter
 from hierbench.models.reference import load_model
 
@@ -106,10 +108,81 @@ def test_what_protocols_make_of_an_adapter_is_checked():
         assert any(finding in found for found in findings), findings
 
 
+def fails(*args, **options):
+    raise RuntimeError("no such layer")
+
+
+class Odd(Lorentz):
+    """A geometry with one function replaced."""
+
+    def __init__(self, **parts):
+        super().__init__(1.0)
+        for name, part in parts.items():
+            object.__setattr__(self, name, part)
+
+
+@pytest.mark.parametrize(
+    ("parts", "finding"),
+    [
+        ({"preprocess": fails}, r"preprocess\(crop\) fails: RuntimeError: no such layer"),
+        ({"encode_images": fails}, "encode_images fails: RuntimeError: no such layer"),
+        ({"encode_texts": lambda t: GOOD.encode_texts(t) if len(t) > 1 else fails()}, "encode_texts one by one fails"),
+        ({"encode_texts": lambda t: None}, "encode_texts gives NoneType, not"),
+        ({"encode_texts": lambda t: GOOD.encode_texts(t).numpy()}, "encode_texts gives ndarray, not"),
+        ({"preprocess": lambda image, fit: image}, r"preprocess\(crop\) gives Image, not \(3, 64, 64\)"),
+        ({"card": None}, "card has no name: make it a hierbench"),
+        ({"card": replace(GOOD.card, image_size="64")}, r"card\.image_size is of type str, not int"),
+        ({"card": replace(GOOD.card, embedding_dim=True)}, r"card\.embedding_dim is of type bool, not int"),
+        ({"card": replace(GOOD.card, parameters=0)}, r"card\.parameters is not positive"),
+        ({"card": replace(GOOD.card, sha256="abc")}, "card.sha256 is 'abc', not 64 hexadecimal digits"),
+        ({"card": replace(GOOD.card, notes={"curvature": torch.ones(1)})}, r"card\.notes cannot be recorded as JSON"),
+        ({"card": replace(GOOD.card, notes=None)}, r"card\.notes is of type NoneType, not Mapping"),
+        ({"geometry": Odd(lift=fails)}, r"geometry\.lift fails"),
+        ({"geometry": Odd(distance=fails)}, r"geometry\.distance fails: RuntimeError"),
+        ({"geometry": Odd(distance=lambda a, b, paired=False: -torch.ones(5, 6))}, "distance of pairs is not what"),
+        ({"geometry": Odd(exterior_angle=fails)}, r"geometry\.exterior_angle fails: RuntimeError"),
+        ({"geometry": Odd(radius=lambda points, root: points)}, r"geometry\.radius .* not of the shape \(5,\)"),
+        ({"geometry": Odd(mean=lambda tangents: tangents)}, r"geometry\.mean .* not of the shape \(1, 64\)"),
+        ({"geometry": Odd(describe=lambda: {"name": "else"})}, "is no mapping with the geometry's name"),
+    ],
+)  # fmt: skip
+def test_a_faulty_adapter_is_listed_and_not_raised(parts, finding):
+    findings = check_adapter(Wrapped(**parts))
+    assert any(re.search(finding, found) for found in findings), findings
+    assert all("\n" not in found for found in findings)
+
+
+def test_everything_wrong_is_listed_at_once():
+    findings = check_adapter(
+        Wrapped(encode_images=fails, encode_texts=fails, card=replace(GOOD.card, name=3), geometry=object())
+    )
+    for part in (
+        "encode_images fails",
+        "encode_texts fails",
+        "card.name is of type int",
+        "it lacks name, has_cones",
+    ):
+        assert any(part in found for found in findings), findings
+
+
+def test_a_geometry_may_refuse_a_question():
+    def refuses(*args, **options):
+        raise GeometryError("no angles here")
+
+    assert check_adapter(Wrapped(geometry=Odd(exterior_angle=refuses, half_aperture=refuses))) == []
+    assert (
+        check_adapter(Wrapped(geometry=Odd(distance=refuses)))
+        == ["geometry.distance fails: GeometryError: no angles here"] * 2
+    )
+
+
+def test_an_adapter_that_fails_under_a_protocol_is_listed():
+    findings = check_adapter(Protocol(answers={"corrected": Wrapped()}))
+    assert any("under('released') fails: KeyError" in found for found in findings), findings
+
+
 def test_something_else_is_no_adapter():
-    assert check_adapter(object()) == [
-        "it lacks one of card, geometry, preprocess, encode_images, encode_texts"
-    ]
+    assert check_adapter(object()) == ["it lacks card, geometry, preprocess, encode_images, encode_texts"]
 
 
 def test_the_texts_tried_hold_the_hard_cases():

@@ -11,7 +11,7 @@ from PIL import Image
 
 from hierbench.errors import DataError
 from hierbench.reference.schema import DataConfig
-from hierbench.reference.training.batches import Batches
+from hierbench.reference.training.batches import Batches, loader
 from hierbench.reference.training.shards import Stream, find_shards, parse_grit, parse_pair, read_stream
 
 
@@ -147,3 +147,79 @@ def test_shard_without_usable_samples(tmp_path):
     stream = read_stream([str(tmp_path / "0.tar")], Stream(0, 1), parse_pair, seed=0, tally=Counter())
     with pytest.raises(DataError, match="no usable sample in 1 shard"):
         next(stream)
+
+
+def pairs_of(folder, sizes, damaged=()):
+    """Shards of so many image-caption pairs; captions tell shard and row, those in `damaged` have no image."""
+    for shard, size in enumerate(sizes):
+        members = []
+        for row in range(size):
+            name = f"{shard}-{row}"
+            if name not in damaged:
+                members.append((f"{name}.jpg", jpeg(row)))
+            members.append((f"{name}.txt", name.encode()))
+        write_shard(folder / f"{shard:05d}.tar", members)
+    return DataConfig(kind="pairs", shards=str(folder), shuffle_buffer=1, crop_scale=(1, 1), workers=4)
+
+
+def test_shards_shorter_than_their_readers_are_many(tmp_path):
+    """Four readers of shards of 1, 1 and 40 pairs: in an epoch one reader may have no share of a short shard."""
+    config = pairs_of(tmp_path, (1, 1, 40))
+    shards = find_shards(config.shards)
+    for reader in range(4):
+        assert len(keys(shards, Stream(reader, 4), 60, parse_pair)) == 60
+    batches = loader(Batches(config, image_size=16, rows=2), 4, torch.device("cpu"))
+    assert [len(batch.pixels) for batch in islice(batches, 8)] == [2] * 8
+
+
+def test_more_readers_than_samples_are_advised(tmp_path):
+    config = pairs_of(tmp_path, (1, 1))
+    shards = find_shards(config.shards)
+    assert len(keys(shards, Stream(1, 4), 3, parse_pair)) == 3
+    with pytest.raises(DataError, match=r"set data\.workers so that there are at most 2") as caught:
+        keys(shards, Stream(3, 4), 3, parse_pair)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_error_of_a_data_worker_is_its_own_line(tmp_path):
+    write_shard(tmp_path / "0.tar", [("a.txt", b"no image")])
+    config = DataConfig(kind="pairs", shards=str(tmp_path), shuffle_buffer=1)
+    here = loader(Batches(config, image_size=16, rows=2), 0, torch.device("cpu"))
+    there = loader(Batches(config, image_size=16, rows=2), 1, torch.device("cpu"))
+    said = []
+    for batches in (here, there):
+        with pytest.raises(DataError) as caught:
+            next(batches)
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+    assert said[0].startswith("no usable sample in 1 shard(s) such as ")
+    assert "Traceback" not in said[0]
+
+
+def test_a_shard_that_goes_while_it_is_trained_on(tmp_path):
+    config = pairs_of(tmp_path, (4,))
+    batches = Batches(config, image_size=16, rows=2)
+    (tmp_path / "00000.tar").unlink()
+    with pytest.raises(DataError, match=r"training data cannot be read: .*00000\.tar: No such file"):
+        next(loader(batches, 1, torch.device("cpu")))
+
+
+def test_what_is_skipped_is_counted_once_over_a_resumption(tmp_path):
+    config = pairs_of(tmp_path, (6, 6), damaged=("0-1", "1-0", "1-4"))
+
+    def stream(start=0, consumed=None):
+        return iter(Batches(config, image_size=16, rows=2, start=start, consumed=consumed))
+
+    straight = list(islice(stream(), 9))
+    third = straight[2]
+    resumed = list(islice(stream(3, {0: third.consumed}), 6))
+    for one, two in zip(straight[3:], resumed, strict=True):
+        assert torch.equal(one.pixels, two.pixels)
+        assert (one.skipped, one.consumed) == (two.skipped, two.consumed)
+    whole = sum((batch.skipped for batch in straight), Counter())
+    assert whole["missing member"] >= 5  # two epochs of nine usable samples, three skipped in each
+
+
+def test_a_range_without_end_is_refused():
+    with pytest.raises(DataError, match="more than 1,000,000 shards"):
+        find_shards("x/{0..999999999}.tar")

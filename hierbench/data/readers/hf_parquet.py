@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hierbench.data.datasets import Classification, Retrieval
 from hierbench.data.manifests import Manifest
+from hierbench.data.prepared import DECODER_ERRORS
 from hierbench.data.readers._files import all_of, subfolders
 from hierbench.data.readers._labels import OTHER_SPLIT, SERVED, by_names, class_ids_of, classification
 from hierbench.data.readers._retrieval import retrieval
@@ -167,15 +168,7 @@ def _guarded(path: Path, read: Callable[[], T]) -> T:
 
     try:
         return read()
-    except (
-        OSError,
-        pa.ArrowException,
-        ValueError,
-        LookupError,
-        TypeError,
-        OverflowError,
-        MemoryError,
-    ) as error:
+    except (pa.ArrowException, *DECODER_ERRORS) as error:
         raise DataError(f"parquet file {path} is damaged ({one_line(error)}): fetch it again") from error
 
 
@@ -225,8 +218,7 @@ def _table(files: Sequence[Path], columns: list[str]) -> tuple[dict[str, list], 
 
 
 def _content(value: Any) -> bytes | None:
-    image = value.as_py()
-    return image["bytes"] if image is not None else None
+    return value["bytes"].as_py() if value.is_valid else None
 
 
 @lru_cache(maxsize=2)  # without threads: workers may be forks of a process that had some
@@ -258,7 +250,7 @@ def _is_small(kind: pa.DataType) -> bool:
 def _ids(split: str, rows: dict[str, list], count: int) -> tuple[str, ...]:
     for name in FILE_NAMES:
         values = rows.get(name, [])
-        if len(set(values)) == count and all(isinstance(value, str) and value for value in values):
+        if all(isinstance(value, str) and value for value in values) and len(set(values)) == count:
             return tuple(values)
     return tuple(f"{split}/{row:05d}" for row in range(count))
 
@@ -267,7 +259,9 @@ def _captions(manifest: Manifest, rows: dict[str, list], where: str) -> list[lis
     name = next((name for name in CAPTIONS if name in rows), None)
     if name is None:
         raise DataError(f"dataset {manifest.name}: {where} has no column {' or '.join(CAPTIONS)}")
-    found = [[value] if isinstance(value, str) else list(value or ()) for value in rows[name]]
+    found = [
+        value if isinstance(value, list) else [value] if value is not None else [] for value in rows[name]
+    ]
     if not all(isinstance(text, str) for texts in found for text in texts):
         raise DataError(
             f"dataset {manifest.name}: {where}: the column {name} holds other things than captions"

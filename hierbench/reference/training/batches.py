@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from hierbench.data.images import decode
-from hierbench.errors import DataError
+from hierbench.errors import DataError, HierbenchError, one_line
 from hierbench.reference.packing import Pack, pack
 from hierbench.reference.schema import DataConfig
 from hierbench.reference.tokenizer import tokenize
@@ -96,7 +96,7 @@ class Batches(IterableDataset):
         self.rank, self.world, self.consumed = rank, world, dict(consumed or {})
         self.augment = Augment(config, image_size)
         self.image_size = image_size
-        self.shards = None if config.kind == "miniature" else find_shards(config.shards)
+        self.shards = find_shards(config.shards) if config.kind != "miniature" and config.shards else None
 
     def __iter__(self) -> Iterator[TrainingBatch]:
         info = get_worker_info()
@@ -155,8 +155,11 @@ class Batches(IterableDataset):
         raw = read_stream(self.shards, stream, parse, seed=self.seed, tally=tally)
         raw = shuffled(raw, self.config.shuffle_buffer, self.seed * 1_000_003 + stream.index)
         begin = self.consumed.get(stream.index, 0)
+        for _ in islice(raw, begin):
+            pass
+        tally.clear()  # what was skipped on the way is counted already
         damaged = 0
-        for position, sample in enumerate(islice(raw, begin, None), begin):
+        for position, sample in enumerate(raw, begin):
             drawn = self._draw_raw(sample, random.Random(f"{self.seed}:{stream.index}:{position}"), tally)
             if drawn is not None:
                 damaged = 0
@@ -205,16 +208,44 @@ class Batches(IterableDataset):
 
 
 def loader(batches: Batches, workers: int, device: torch.device) -> Iterator[TrainingBatch]:
-    """The batches through worker processes, a few prepared ahead."""
-    return iter(
-        DataLoader(
-            batches,
-            batch_size=None,
-            num_workers=workers,
-            pin_memory=device.type == "cuda",
-            prefetch_factor=4 if workers else None,
-        )
+    """The batches through worker processes, a few prepared ahead.
+
+    Raises DataError, with a worker's own message where it met bad data or cannot read on.
+    """
+    prepared = DataLoader(
+        _Told(batches),
+        batch_size=None,
+        num_workers=workers,
+        pin_memory=device.type == "cuda",
+        prefetch_factor=4 if workers else None,
     )
+    try:
+        for batch in prepared:
+            if isinstance(batch, str):
+                raise DataError(batch)
+            yield batch
+    except RuntimeError as error:
+        if not (workers and str(error).startswith(("DataLoader worker", "unable to", "Pin memory thread"))):
+            raise
+        raise DataError(
+            f"a data worker has ended ({one_line(error, 120)}), perhaps for want of memory: "
+            "lower data.workers or data.shuffle_buffer"
+        ) from error
+
+
+class _Told(IterableDataset):
+    """Batches, and in place of an error that the user can mend its message: DataLoader would add a traceback to it."""
+
+    def __init__(self, batches: Batches):
+        self.batches = batches
+
+    def __iter__(self) -> Iterator[TrainingBatch | str]:
+        try:
+            yield from self.batches
+        except HierbenchError as error:
+            yield one_line(error)
+        except OSError as error:
+            yield f"training data cannot be read: {error.filename or ''}: {error.strerror or error}"
 
 
 def _decoded(content: bytes, tally: Counter, fault: str) -> Image.Image | None:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from hierbench.files import replacing
+from hierbench.reference.training.folder import writing
 
 LINE_EVERY = 10.0  # seconds between plain lines where there is no terminal
 
@@ -22,20 +28,19 @@ class Logs:
         self._began, self._begun_at = time.monotonic(), start
         self._said = 0.0
         path = folder / "train.jsonl"
-        kept = [line for line in _lines(path) if _step(line) < start]
-        path.write_text("".join(kept), encoding="utf-8")
-        self._file = path.open("a", encoding="utf-8")
-        self._board = _tensorboard(folder, start)
+        with writing(f"{path}"):
+            with replacing(path) as temporary:
+                temporary.write_bytes(b"".join(_kept(path, start)))
+            self._file = _Appended(path)
+            self._board = _board(folder / "tensorboard", start)
 
     def write(self, step: int, figures: dict[str, Any], samples_per_second: float) -> None:
-        """Record the figures of a step (0-based) and show them."""
+        """Record the figures of a step (0-based) and show them. Raises OutputError on a full disk."""
         figures = {"step": step, **figures, "samples_per_second": round(samples_per_second, 1)}
-        self._file.write(json.dumps(figures) + "\n")
-        self._file.flush()
-        if self._board:
-            for name, value in figures.items():
-                if isinstance(value, float | int):
-                    self._board.add_scalar(name, value, step)
+        with writing("the log of the run"):
+            self._file.write(json.dumps(figures).encode() + b"\n")
+            if self._board:
+                self._board.add(step, figures)
         self._show(step, figures)
 
     def close(self) -> None:
@@ -62,25 +67,82 @@ class Logs:
         sys.stderr.flush()
 
 
-def _lines(path: Path) -> list[str]:
-    """Complete lines of a log; a line that a kill cut short is dropped."""
+class _Appended:
+    """A file to which each write is added whole or not at all."""
+
+    def __init__(self, path: Path):
+        self._file = path.open("ab", buffering=0)
+
+    def write(self, content: bytes) -> None:
+        before = os.fstat(self._file.fileno()).st_size
+        left = memoryview(content)
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError:
+            with suppress(OSError):
+                self._file.truncate(before)
+            raise
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Board:
+    """TensorBoard's event file, written in this thread: its own writer's dies of a full disk with a traceback."""
+
+    def __init__(self, folder: Path, start: int):
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._event, self._summary = Event, Summary
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.{start}"
+        self._file = _Appended(folder / name)
+        self._records = RecordWriter(self._file)
+        self._put(file_version="brain.Event:2")
+        self._put(
+            step=start, session_log=SessionLog(status=SessionLog.START)
+        )  # later steps of a killed run go
+
+    def add(self, step: int, figures: dict[str, Any]) -> None:
+        """The figures of a step as scalars."""
+        values = [
+            self._summary.Value(tag=name, simple_value=value)
+            for name, value in figures.items()
+            if isinstance(value, float | int)
+        ]
+        self._put(step=step, summary=self._summary(value=values))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _put(self, **fields: Any) -> None:
+        self._records.write(self._event(wall_time=time.time(), **fields).SerializeToString())
+
+
+def _kept(path: Path, start: int) -> list[bytes]:
+    """Lines of a log of the steps before `start`; a line that a kill cut short is dropped."""
     if not path.exists():
         return []
-    return [
-        line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("}\n")
-    ]
+    return [line for line in path.read_bytes().splitlines(keepends=True) if -1 < _step(line) < start]
 
 
-def _step(line: str) -> int:
-    return json.loads(line)["step"]
-
-
-def _tensorboard(folder: Path, start: int):
+def _step(line: bytes) -> int:
+    """The step of a line of a log, -1 where it is not whole."""
     try:
-        from torch.utils.tensorboard import SummaryWriter
+        step = json.loads(line)["step"] if line.endswith(b"}\n") else -1
+    except (ValueError, LookupError, TypeError):
+        return -1
+    return step if isinstance(step, int) else -1
+
+
+def _board(folder: Path, start: int) -> _Board | None:
+    try:
+        return _Board(folder, start)
     except ImportError:  # the extra `train` brings tensorboard; the JSONL file holds the same figures
         return None
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=start)
 
 
 def _clock(seconds: float) -> str:

@@ -8,7 +8,6 @@ cached gradients of Gao et al., 2021), so the contrastive batch stays whole.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections import Counter
@@ -20,21 +19,20 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import yaml
 from torch import Tensor, nn
 
 from hierbench.errors import HierbenchError, UsageError
-from hierbench.files import replacing, safe_name
+from hierbench.files import replacing
 from hierbench.reference.configuration import build
 from hierbench.reference.model import ReferenceModel
 from hierbench.reference.schema import ReferenceConfig
+from hierbench.reference.training import folder
 from hierbench.reference.training import state as checkpoints
 from hierbench.reference.training.batches import Batches, TrainingBatch, loader
 from hierbench.reference.training.gather import gather_rows
 from hierbench.reference.training.logs import Logs
 from hierbench.reference.training.optimiser import build_optimiser
 from hierbench.reference.training.schedule import learning_rate_factor
-from hierbench.yaml_files import read_yaml
 
 AUTOCAST = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -186,7 +184,19 @@ def train(
     """
     processes = processes or Processes()
     where = pick_device(device)
-    start, restored = _look_into(config, out, resume, processes)
+    with folder.held(out) if processes.rank == 0 else nullcontext():
+        return _train(config, out, where, resume, processes, quiet)
+
+
+def _train(
+    config: ReferenceConfig, out: Path, where: torch.device, resume: bool, processes: Processes, quiet: bool
+) -> Path:
+    lead, settings = processes.rank == 0, config.train
+    start, restored = 0, None
+    if resume:
+        start, restored = folder.restore(config, out, processes.world)
+    elif lead:  # in another process it may be this run's
+        folder.refuse_other_run(out)
     trainer = Trainer(config, where, processes)
     if trainer.model.needs_parts and not config.data.boxes:
         raise UsageError(
@@ -201,8 +211,6 @@ def train(
         trainer.scaler.load_state_dict(saved["scaler"])
         trainer.bad_steps.fill_(saved["bad_steps"])
         consumed, tally = dict(saved["consumed"]), Counter(saved["skipped"])
-    settings = config.train
-    lead = processes.rank == 0
     batches = Batches(
         config.data,
         image_size=config.model.image_size,
@@ -215,38 +223,43 @@ def train(
         consumed=consumed,
     )
     if lead and not resume:  # nothing is left of a run that could not begin
-        with replacing(out / "config.yaml") as temporary:
-            recorded = yaml.safe_dump(_recorded(config, out, processes), sort_keys=False, allow_unicode=True)
-            temporary.write_text(recorded, "utf-8")
+        folder.record(config, out, processes.world)
     logs = Logs(out, steps=settings.steps, start=start, quiet=quiet) if lead else None
-    began, at = time.monotonic(), start
     try:
-        for number, batch in zip(
-            range(start, settings.steps), loader(batches, config.data.workers, where), strict=False
-        ):
-            figures = trainer.step(batch, number)
-            consumed[batch.reader] = batch.consumed
-            tally.update(batch.skipped)
-            done = number + 1
-            if done % settings.log_every == 0 or done == settings.steps:
-                values = {name: float(value) for name, value in figures.items()}  # waits for the device
-                _check_finite(trainer, values["loss"])
-                rate = (done - at) * settings.batch_size / (time.monotonic() - began)
-                began, at = time.monotonic(), done
-                if logs:
-                    values["learning_rate"] = trainer.optimiser.param_groups[0]["lr"]
-                    counts = {"bad_steps": int(trainer.bad_steps), "skipped": sum(tally.values())}
-                    logs.write(number, values | counts, rate)
-            if done % settings.save_every == 0 or done == settings.steps:
-                _save(trainer, out, done, consumed, tally)
+        _steps(trainer, batches, out, start, logs, tally)
     finally:
         if logs:
             logs.close()
     final = out / "model.safetensors"
     if lead:
-        with replacing(final) as temporary:
+        with folder.writing(str(final)), replacing(final) as temporary:
             checkpoints.save_weights(temporary, trainer.model.encoder.state_dict())
     return final
+
+
+def _steps(
+    trainer: Trainer, batches: Batches, out: Path, start: int, logs: Logs | None, tally: Counter
+) -> None:
+    """All steps from `start` on, logged and saved."""
+    settings, consumed = trainer.config.train, dict(batches.consumed)
+    began, at = time.monotonic(), start
+    prepared = loader(batches, trainer.config.data.workers, trainer.device)
+    for number, batch in zip(range(start, settings.steps), prepared, strict=False):
+        figures = trainer.step(batch, number)
+        consumed[batch.reader] = batch.consumed
+        tally.update(batch.skipped)
+        done = number + 1
+        if done % settings.log_every == 0 or done == settings.steps:
+            values = {name: float(value) for name, value in figures.items()}  # waits for the device
+            _check_finite(trainer, values["loss"])
+            rate = (done - at) * settings.batch_size / (time.monotonic() - began)
+            began, at = time.monotonic(), done
+            if logs:
+                values["learning_rate"] = trainer.optimiser.param_groups[0]["lr"]
+                counts = {"bad_steps": int(trainer.bad_steps), "skipped": sum(tally.values())}
+                logs.write(number, values | counts, rate)
+        if done % settings.save_every == 0 or done == settings.steps:
+            _save(trainer, out, done, consumed, tally)
 
 
 def pick_device(name: str) -> torch.device:
@@ -256,37 +269,6 @@ def pick_device(name: str) -> torch.device:
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise UsageError(f"device {name}: no CUDA device here, use --device cpu (small models only)")
     return torch.device(name)
-
-
-def _recorded(config: ReferenceConfig, out: Path, processes: Processes) -> dict[str, Any]:
-    """What config.yaml says: the whole config, the run's name, and how many processes it has."""
-    given = config.name if config.processes is None else None  # of another run's file the name is that run's
-    name = given or safe_name(out.resolve().name or "run")
-    return json.loads(config.model_dump_json()) | {"name": name, "processes": processes.world}
-
-
-def _look_into(config: ReferenceConfig, out: Path, resume: bool, processes: Processes):
-    """(first step, checkpoint or None) of the folder of a run."""
-    recorded = out / "config.yaml"
-    wanted = _recorded(config, out, processes)
-    if not resume:
-        if processes.rank == 0 and recorded.exists():  # in another process it may be this run's
-            raise UsageError(
-                f"{out} holds a run already: add --resume to go on with it, or choose another --out"
-            )
-        return 0, None
-    if not recorded.exists():
-        raise UsageError(f"nothing to resume in {out}: it has no config.yaml")
-    before = read_yaml(recorded, "config", UsageError)
-    keys = sorted({*before, *wanted} - {"name"})  # a folder may have been moved
-    changed = [key for key in keys if before.get(key) != wanted.get(key)]
-    if changed:
-        raise UsageError(f"{out} was begun with another config, it differs in: {', '.join(changed)}")
-    found = checkpoints.saved(out)
-    if not found:
-        return 0, None
-    weights, saved = checkpoints.load(found[-1])
-    return saved["step"], (weights, saved)
 
 
 def _save(trainer: Trainer, out: Path, done: int, consumed: dict[int, int], tally: Counter) -> None:

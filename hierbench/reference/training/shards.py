@@ -17,6 +17,8 @@ from typing import Any
 
 from hierbench.errors import DataError
 
+MAX_EPOCHS_WITHOUT = 100  # of shards shorter than their readers are many: quickly through
+MAX_SHARDS = 1_000_000
 IMAGE_SUFFIXES = ("jpg", "jpeg", "png", "webp")
 
 
@@ -45,8 +47,10 @@ def find_shards(pattern: str) -> list[str]:
     """
     if Path(pattern).is_dir():
         files = sorted(str(path) for path in Path(pattern).glob("*.tar"))
-    elif brace := re.search(r"\{(\d+)\.\.(\d+)\}", pattern):
+    elif brace := re.search(r"\{(\d{1,9})\.\.(\d{1,9})\}", pattern):
         first, last = brace.groups()
+        if int(last) - int(first) >= MAX_SHARDS:
+            raise DataError(f"data.shards={pattern} stands for more than {MAX_SHARDS:,} shards")
         files = [
             pattern[: brace.start()] + str(number).zfill(len(first)) + pattern[brace.end() :]
             for number in range(int(first), int(last) + 1)
@@ -76,10 +80,11 @@ def read_stream(
     """Endless samples of one reader; epoch after epoch the shards come in another order.
 
     With at least as many shards as readers each shard has one reader; with fewer, the readers of a shard take
-    every m-th sample of it. Either way no sample is read twice in an epoch. Unreadable samples are skipped and
-    counted in `tally`; an epoch without a single usable sample raises DataError.
+    every m-th sample of it, which of a short shard may be none. Either way no sample is read twice in an epoch.
+    Unreadable samples are skipped and counted in `tally`. Raises DataError for an epoch without a single usable one
+    among a reader's samples, and for MAX_EPOCHS_WITHOUT a share.
     """
-    epoch = 0
+    epoch = without = 0
     while True:
         order = list(shards)
         random.Random(f"{seed}:{epoch}").shuffle(order)
@@ -89,16 +94,23 @@ def read_stream(
             slot = stream.index % len(order)
             sharing = range(slot, stream.count, len(order))
             mine, step, offset = [order[slot]], len(sharing), sharing.index(stream.index)
-        usable = 0
+        usable = seen = 0
         for shard in mine:
             for position, members in enumerate(_members(shard, tally)):
                 if position % step != offset:
                     continue
+                seen += 1
                 sample = parse(members, tally)
                 if sample is not None:
                     usable += 1
                     yield sample
-        if not usable:
+        without = 0 if seen else without + 1
+        if without > MAX_EPOCHS_WITHOUT:
+            raise DataError(
+                f"{stream.count} readers (processes x data.workers) share {len(order)} shards such as {order[0]}, "
+                f"and one of them finds nothing to read: set data.workers so that there are at most {len(order)}"
+            )
+        if not usable and (seen or step == 1):
             raise DataError(
                 f"no usable sample in {len(mine)} shard(s) such as {mine[0]}: {dict(tally) or 'no members'}"
             )

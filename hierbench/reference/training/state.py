@@ -6,6 +6,7 @@ renamed when whole: a full disk or a kill leaves the last good one in place.
 
 from __future__ import annotations
 
+import io
 import os
 import secrets
 import shutil
@@ -28,16 +29,20 @@ def save(run: Path, step: int, weights: dict[str, Tensor], state: dict[str, Any]
     try:
         temporary.mkdir(parents=True)
         save_weights(temporary / "model.safetensors", weights)
-        torch.save(state, temporary / "state.pt")
+        content = (
+            io.BytesIO()
+        )  # torch's own writer tells of a full disk in words of its own ("unexpected pos")
+        torch.save(state, content)
+        _write(temporary / "state.pt", content.getbuffer())
+        _sync(temporary)
         if final.exists():
             shutil.rmtree(final)
         temporary.rename(final)
-    except (
-        OSError,
-        RuntimeError,
-    ) as error:  # safetensors and torch wrap "no space left" in errors of their own
+        _sync(folder)
+    except OSError as error:
         raise OutputError(
-            f"checkpoint {final} could not be written, earlier ones are whole: {error}"
+            f"checkpoint {final} could not be written, earlier ones are whole: {error.strerror or error}; "
+            "make room or mend it, then --resume goes on"
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -49,9 +54,26 @@ def save(run: Path, step: int, weights: dict[str, Tensor], state: dict[str, Any]
 def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
     """Weights as safetensors, on the CPU and contiguous."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in weights.items()}
-    path.write_bytes(
-        save_tensors(tensors)
+    _write(
+        path, save_tensors(tensors)
     )  # safetensors' own save_file makes files that only their owner can read
+
+
+def _write(path: Path, content: bytes | memoryview) -> None:
+    """Write and sync: after a power cut, what was renamed is whole."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder last."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def saved(run: Path) -> list[Path]:

@@ -1,0 +1,67 @@
+"""What a run leaves: records as they come go to the results, to the folder with their items, and to the log."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import sys
+from typing import Any
+
+from hierbench import results
+from hierbench.engine import provenance
+from hierbench.engine.setup import Setup
+from hierbench.files import sweep
+from hierbench.results import Items, Record, Results
+
+log = logging.getLogger(__name__)
+
+
+class Recorder:
+    """Takes records as they come: to the results, to the folder, to the log."""
+
+    def __init__(self, setup: Setup):
+        self.setup, self.found, self.begun = setup, Results(), False
+        self.lacking = False  # whether it was said that data is missing
+
+    def add(self, record: Record, items: Items | None) -> None:
+        """`items` is None for a record that lies in the folder already. Raises OutputError."""
+        out = self.setup.out
+        if out is not None and not self.begun:
+            sweep(out)
+            results.write_run(out, _asked(self.setup))
+            self.begun = True
+        if out is not None and items is not None:
+            record = results.write_record(out, record, items)
+        if items:
+            self.found.items[record.model, record.task] = items
+        self.found.append(record)
+        if not record.lacks_data:
+            log.info(_said(record, kept=items is None))
+        elif not self.lacking:  # which, and how to get it, is listed once, at the end
+            self.lacking = True
+            log.info("tasks whose data is not here are skipped")
+
+
+def _asked(setup: Setup) -> dict[str, Any]:
+    """Content of run.json: what this run asks for."""
+    return {
+        "schema": results.SCHEMA,
+        "models": [model.name for model in setup.models],
+        "tasks": [task.spec.name for task in setup.tasks],
+        "suite": setup.suite,
+        "layout": setup.layout,
+        "command": shlex.join(sys.argv),
+        "started": provenance.now(),
+        "versions": provenance.versions(),
+    }
+
+
+def _said(record: Record, kept: bool) -> str:
+    """One line for the log."""
+    what = f"{record.model}: {record.task}"
+    if record.metrics is None:
+        return f"{what} {record.status}: {record.error or record.skipped}"
+    first = "".join(f" {name} {figure.value:.4g}," for name, figure in list(record.metrics.items())[:1])
+    if kept:
+        return f"{what}:{first} kept, as model, data and options are the same (force repeats it)"
+    return f"{what}:{first} n = {record.n:,}, {sum(record.provenance['seconds'].values()):.1f} s"

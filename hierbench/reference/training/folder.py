@@ -1,0 +1,115 @@
+"""The folder of a training run: held by one run at a time, swept of what dead ones left, with the config it is of."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+from torch import Tensor
+
+from hierbench.errors import OutputError, UsageError
+from hierbench.files import replacing, safe_name
+from hierbench.reference.schema import ReferenceConfig
+from hierbench.reference.training import state as checkpoints
+from hierbench.yaml_files import read_yaml
+
+WAIT_FOR_WORKERS = 6.0  # seconds: the data workers of a killed run may hold its lock a moment longer
+
+
+@contextmanager
+def held(out: Path) -> Iterator[None]:
+    """Hold the folder of a run, made if need be: nobody else trains in it, and what dead processes left goes.
+
+    The lock ends with the process, however that ends. A run that could not begin (it wrote no config.yaml) leaves
+    nothing. Raises UsageError where another process trains there, OutputError where nothing can be written.
+    """
+    from filelock import FileLock, Timeout
+
+    missing = [folder for folder in (out, *out.parents) if not folder.exists()]
+    lock = FileLock(out / ".lock", timeout=WAIT_FOR_WORKERS)
+    with writing(f"{out}"):
+        out.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise UsageError(
+                f"another process is training in {out}: wait for it, or choose another --out"
+            ) from None
+    try:
+        _sweep(out)
+        yield
+    finally:
+        if not (out / "config.yaml").exists():
+            (out / ".lock").unlink(missing_ok=True)
+            with suppress(OSError):
+                for folder in missing:
+                    folder.rmdir()
+        lock.release()
+
+
+@contextmanager
+def writing(what: str) -> Iterator[None]:
+    """A full or read-only disk as one OutputError."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"{what} could not be written: {error.strerror or error}; make room or mend it, then --resume goes on"
+        ) from error
+
+
+def record(config: ReferenceConfig, out: Path, world: int) -> None:
+    """Write `out/config.yaml`. Raises OutputError."""
+    with writing(str(out / "config.yaml")), replacing(out / "config.yaml") as temporary:
+        text = yaml.safe_dump(_recorded(config, out, world), sort_keys=False, allow_unicode=True)
+        temporary.write_text(text, encoding="utf-8")
+
+
+def refuse_other_run(out: Path) -> None:
+    """Raise UsageError where the folder holds a run already."""
+    if (out / "config.yaml").exists():
+        raise UsageError(f"{out} holds a run already: add --resume to go on with it, or choose another --out")
+
+
+def restore(
+    config: ReferenceConfig, out: Path, world: int
+) -> tuple[int, tuple[dict[str, Tensor], dict[str, Any]] | None]:
+    """(steps done, weights and state or None) of the newest checkpoint of the run in `out`.
+
+    Raises UsageError where there is no run or one of another config, OutputError for a damaged checkpoint.
+    """
+    recorded = out / "config.yaml"
+    if not recorded.exists():
+        raise UsageError(f"nothing to resume in {out}: it has no config.yaml")
+    before, wanted = read_yaml(recorded, "config", UsageError), _recorded(config, out, world)
+    keys = sorted({*before, *wanted} - {"name"})  # a folder may have been moved
+    changed = [key for key in keys if before.get(key) != wanted.get(key)]
+    if changed:
+        raise UsageError(f"{out} was begun with another config, it differs in: {', '.join(changed)}")
+    found = checkpoints.saved(out)
+    if not found:
+        return 0, None
+    weights, saved = checkpoints.load(found[-1])
+    return saved["step"], (weights, saved)
+
+
+def _recorded(config: ReferenceConfig, out: Path, world: int) -> dict[str, Any]:
+    """What config.yaml says: the whole config, the run's name, and how many processes it has."""
+    given = config.name if config.processes is None else None  # of another run's file the name is that run's
+    name = given or safe_name(out.resolve().name or "run")
+    return json.loads(config.model_dump_json()) | {"name": name, "processes": world}
+
+
+def _sweep(out: Path) -> None:
+    """Remove what killed processes were writing: the folder is held, so no living one owns it."""
+    for left in [*out.glob(".*.tmp"), *(out / "checkpoints").glob(".*.tmp")]:
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                left.unlink()
