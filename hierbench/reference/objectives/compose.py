@@ -65,7 +65,7 @@ def _build(entry: dict[str, Any]) -> Weighted:
     name = entry.pop("term", None)
     if not is_own(name) and (not isinstance(name, str) or name not in TERMS):
         known = f"known: {', '.join(TERMS)}, or FILE.py:CLASS for one of your own"
-        raise UsageError(f"objective: no term {str(name)[:80]!r}, {known}")
+        raise UsageError(f"objective: no term {name!r:.80}, {known}")
     weight = entry.pop("weight", 1.0)
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= MAX_WEIGHT:
         raise UsageError(
