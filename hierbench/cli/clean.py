@@ -235,6 +235,7 @@ def _clean(
     top_images: int, shard, chunk: int | None, dry_run: bool, probe: int, no_probe: bool, as_json: bool,
 ) -> None:  # fmt: skip
     from hierbench.cleaning import output, pipeline
+    from hierbench.cleaning.estimate import estimate
     from hierbench.engine import distributed
     from hierbench.progress import Quiet, choose
 
@@ -263,12 +264,8 @@ def _clean(
     progress = choose() if distributed.rank() == 0 else Quiet()
     options = {"top_captions": top_captions, "top_images": top_images, "progress": progress}
     if dry_run:
-        _tell_estimate(
-            pipeline.estimate(
-                source, cast, out, timed=probe, probe=not no_probe, processes=share[1], **options
-            ),
-            as_json,
-        )
+        found = estimate(source, cast, out, timed=probe, probe=not no_probe, processes=share[1], **options)
+        _tell_estimate(found, as_json)
         return
     team = pipeline.Team() if world > 1 else pipeline.Alone()
     try:
@@ -320,53 +317,70 @@ def _cast(
 
     A cast that cannot be reached is known by its `answers`, if it has given any: enough where nothing is left to ask.
     """
-    from hierbench.cleaning.roles import Absent, Cast
-
     if backend is Backend.oracle:
-        from hierbench.cleaning import oracle
-        from hierbench.miniature.noise import noisy_chains
-
-        about = source.about
-        if about["dataset"] != "miniature-noisy":
-            raise UsageError(
-                "--backend oracle: nobody knows the truth of photographs; choose another backend"
-            )
-        if given := [f"--{role}" for role, name in names.items() if name]:
-            raise UsageError(f"--backend oracle plays all roles itself: leave out {', '.join(given)}")
-        return oracle.cast(noisy_chains(about["count"], about["share"], about["seed"]))
+        return _oracle(source, names)
     if backend is Backend.adapter:
-        from hierbench.cleaning.adapter_roles import AdapterRole
-        from hierbench.engine.device import resolve_device
-        from hierbench.models.reference import load_model
-
-        given = [name for name in names.values() if name]
-        if not given:
-            raise UsageError("--backend adapter: name a model, --verifier NAME; it plays the other roles too")
-        known, place = labelled(source), resolve_device(device)
-        options = {} if dtype == "auto" else {"dtype": dtype}
-        made = {
-            name: AdapterRole(load_model(name, device=place, **options), source.fit, known)
-            for name in dict.fromkeys(given)
-        }
-        return Cast(**{role: made[name or given[0]] for role, name in names.items()})
-    from hierbench.cleaning.backends import open_cast, remembered
-
-    asked = dict(zip(names, (VERIFIER, EMBEDDER, RERANKER), strict=True)) | {
-        r: n for r, n in names.items() if n
-    }
+        return _adapters(source, labelled, names, device, dtype)
     options = {"concurrency": concurrency, "timeout": timeout, "retries": retries, **_urls(base_url)}
     if backend is Backend.transformers:
         from hierbench.engine.device import resolve_device
 
         options = {"device": resolve_device(device), "dtype": dtype, "batch_size": batch_size}
+    return _judges(backend.value, names, options, dtype, answers, fetch)
+
+
+def _oracle(source, names: dict[str, str | None]):
+    from hierbench.cleaning import oracle
+    from hierbench.miniature.noise import noisy_chains
+
+    about = source.about
+    if about["dataset"] != "miniature-noisy":
+        raise UsageError("--backend oracle: nobody knows the truth of photographs; choose another backend")
+    if given := [f"--{role}" for role, name in names.items() if name]:
+        raise UsageError(f"--backend oracle plays all roles itself: leave out {', '.join(given)}")
+    return oracle.cast(noisy_chains(about["count"], about["share"], about["seed"]))
+
+
+def _adapters(source, labelled, names: dict[str, str | None], device: str, dtype: str):
+    from hierbench.cleaning.adapter_roles import AdapterRole
+    from hierbench.cleaning.roles import Cast
+    from hierbench.engine.device import resolve_device
+    from hierbench.models.reference import load_model
+
+    given = [name for name in names.values() if name]
+    if not given:
+        raise UsageError("--backend adapter: name a model, --verifier NAME; it plays the other roles too")
+    known, place = labelled(source), resolve_device(device)
+    options = {} if dtype == "auto" else {"dtype": dtype}
+    made = {
+        name: AdapterRole(load_model(name, device=place, **options), source.fit, known)
+        for name in dict.fromkeys(given)
+    }
+    return Cast(**{role: made[name or given[0]] for role, name in names.items()})
+
+
+def _judges(
+    backend: str,
+    names: dict[str, str | None],
+    options: dict[str, Any],
+    dtype: str,
+    answers: Path,
+    fetch: bool,
+):
+    from hierbench.cleaning.backends import open_cast, remembered
+    from hierbench.cleaning.roles import Absent
+
+    asked = dict(zip(names, (VERIFIER, EMBEDDER, RERANKER), strict=True)) | {
+        role: name for role, name in names.items() if name
+    }
     try:
-        cast = open_cast(backend.value, **asked, **options, fetch=fetch)
+        cast = open_cast(backend, **asked, **options, fetch=fetch)
         absent = [asked[role] for role in names if isinstance(getattr(cast, role), Absent)]
         error = CheckpointError(f"not on this machine: {', '.join(absent)}")
     except (ServerError, CheckpointError) as reason:
         cast, absent, error = None, [], reason
     if cast is None or absent:
-        kept = remembered(answers, backend.value, asked, dtype, error)
+        kept = remembered(answers, backend, asked, dtype, error)
         if kept is not None:
             return kept
     if cast is None:

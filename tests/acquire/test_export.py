@@ -1,6 +1,9 @@
 """Exports that other programs read; contact sheets; pixel fingerprints of two sources of one dataset."""
 
+import os
 import shutil
+import subprocess
+import sys
 import tarfile
 from dataclasses import replace
 
@@ -352,3 +355,14 @@ def test_captions_keep_all_but_their_line_feeds(layouts, tmp_path):
     odd = ("a\u2028b\x0bc\x85d", " two\r\nlines\n", *flickr.captions[2:])
     export(replace(flickr, captions=odd), "wds", tmp_path / "out")
     assert opened("flickr30k", tmp_path / "out").captions[:2] == ("a\u2028b\x0bc\x85d", " two lines")
+
+
+def test_what_killed_exports_left_is_swept(food, layouts, tmp_path):
+    child = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True
+    )
+    dead = int(child.stdout)
+    for number in (dead, os.getppid()):
+        layouts.put(tmp_path / f".out.{number}.exporting" / "x", b"x")
+    export(food, "wds", tmp_path / "out")
+    assert [path.name for path in tmp_path.glob(".*.exporting")] == [f".out.{os.getppid()}.exporting"]

@@ -59,7 +59,7 @@ PATHS = {"verifier": "/chat/completions", "embedder": "/embeddings", "reranker":
 START = {  # role -> the command that starts its server
     "verifier": "vllm serve {model}",
     "embedder": "vllm serve {model} --runner pooling",
-    "reranker": "vllm serve {model} --runner pooling --hf_overrides … (see the README)",
+    "reranker": "vllm serve {model} --runner pooling --hf_overrides … (see docs/cleaning.md)",
 }
 HINTS = {  # status -> what to do about it
     401: ": check OPENAI_API_KEY",
