@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import math
 import os
@@ -218,18 +219,19 @@ def _tar_members(path: Path, limit: int) -> Iterator[tuple[_Member, int]]:
                 _Member(info.name, info.size, kind, partial(archive.extractfile, info), info.linkname),
                 raw.tell(),
             )
-            archive.members.clear()  # or a million entries would stay in memory
+            archive.members.clear()  # type: ignore[attr-defined]  # or a million entries would stay in memory
         while content.read(CHUNK):  # the checksum comes last
             pass
 
 
-class _Bounded:
+class _Bounded(io.RawIOBase):
     """A stream to read from that refuses to give more than `limit` bytes."""
 
     def __init__(self, source: IO[bytes], limit: int, archive: Path):
+        super().__init__()
         self.source, self.left, self.archive = source, limit, archive
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int = -1) -> bytes:
         """At most `size` bytes. Raises DataError beyond the limit."""
         content = self.source.read(size)
         self.left -= len(content)

@@ -244,7 +244,7 @@ class PreparedImages:
     def __eq__(self, other):
         return isinstance(other, PreparedImages) and self.__getstate__() == other.__getstate__()
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]  # compared by content, which is too much to hash
 
 
 def _columns(folder: Path, info: Info) -> dict[str, list[Any]]:
@@ -349,8 +349,8 @@ def annotation(record: AnyDataset) -> dict[str, list[Any]]:
         return {"captions": captions, "caption_rows": rows}
     samples: list[list[dict[str, Any]]] = [[] for _ in range(count)]
     chains = zip(record.sample_ids, record.captions, record.owner.tolist(), strict=True)
-    for row, (sample_id, captions, image) in enumerate(chains):
-        samples[image].append({"row": row, "id": sample_id, "captions": list(captions)})
+    for row, (sample_id, levels, image) in enumerate(chains):
+        samples[image].append({"row": row, "id": sample_id, "captions": list(levels)})
     return {"samples": samples}
 
 
@@ -370,7 +370,7 @@ def schema(kind: str, ignored: bool = False):
 
 
 def _names_of(matrix: np.ndarray, class_ids: Sequence[str]) -> list[list[str]]:
-    return [[class_ids[label] for label in np.flatnonzero(row)] for row in matrix]
+    return [[class_ids[label] for label in np.flatnonzero(row).tolist()] for row in matrix]
 
 
 # ---------------------------------------------------------------------------------------------- fingerprints

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -182,7 +182,7 @@ def _schema(files: Sequence[Path]) -> pa.Schema:
     """The columns of the first file. Raises DataError where one stands there twice, or another file has others."""
     first = None
     for path in files:
-        schema = _guarded(path, lambda path=path: _opened(path).schema_arrow)
+        schema = _guarded(path, partial(getattr, _opened(path), "schema_arrow"))
         names = schema.names
         if doubled := [name for name in names if names.count(name) > 1]:
             raise DataError(f"parquet file {path} has the column {doubled[0]!r} twice: fetch it again")
@@ -204,7 +204,7 @@ def _table(files: Sequence[Path], columns: list[str]) -> tuple[dict[str, list], 
     places: list[Place] = []
     for number, path in enumerate(files):
         file = _opened(path)
-        found = _guarded(path, lambda file=file: file.read(columns, use_threads=False).to_pydict())
+        found = _guarded(path, partial(_values, file, columns))
         before = len(places)
         for group in range(file.num_row_groups):
             places += [(number, group, row) for row in range(file.metadata.row_group(group).num_rows)]
@@ -215,6 +215,10 @@ def _table(files: Sequence[Path], columns: list[str]) -> tuple[dict[str, list], 
                 )
             rows[name] += found[name]
     return rows, places
+
+
+def _values(file: Any, columns: list[str]) -> dict[str, list]:
+    return file.read(columns, use_threads=False).to_pydict()
 
 
 def _content(value: Any) -> bytes | None:
