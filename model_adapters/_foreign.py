@@ -116,7 +116,8 @@ class Scaling:
     def of(cls, processor: Any, folder: Path) -> Scaling:
         """What an image processor of transformers does to values in 0–255. Raises CheckpointError."""
         factor = processor.rescale_factor if processor.do_rescale else 1.0
-        mean, std = (0.0,) * 3, (1.0,) * 3
+        mean: tuple[float, ...] = (0.0,) * 3
+        std: tuple[float, ...] = (1.0,) * 3
         try:
             if processor.do_normalize:
                 mean, std = (

@@ -159,9 +159,10 @@ class LineageAdapter:
 
     def _check_known(self, texts: Sequence[str], tokens: Sequence[Sequence[int]]) -> None:
         known = self.model.textual.known_tokens
+        if known is None:
+            return
         strange = (text for text, row in zip(texts, tokens, strict=True) if not known.issuperset(row))
-        text = None if known is None else next(strange, None)
-        if text is not None:
+        if (text := next(strange, None)) is not None:
             raise EncodingError(
                 f"{self.card.name} cannot read {textwrap.shorten(text, 80, placeholder=' …')!r}: this bundled model "
                 "knows only the miniature's words (hierbench.miniature.words()); take a model of natural captions"

@@ -94,6 +94,8 @@ class BlipAdapter:
         """-> (len(texts), D)."""
         features = torch.empty(len(texts), self.card.embedding_dim, device=self.device)
         order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+        text_config: Any = self.model.config.text_config
+        context = text_config.max_position_embeddings
         with arithmetic(self.device, self.card.dtype):
             for start in range(0, len(order), TEXT_BATCH):
                 rows = order[start : start + TEXT_BATCH]
@@ -101,7 +103,7 @@ class BlipAdapter:
                     [texts[row] for row in rows],
                     padding=True,
                     truncation=True,
-                    max_length=self.model.config.text_config.max_position_embeddings,
+                    max_length=context,
                     return_tensors="pt",
                 ).to(self.device)
                 states = self.model.text_encoder(
@@ -141,9 +143,10 @@ def _model(folder: Path) -> transformers.BlipForImageTextRetrieval:
     logging.disable_progress_bar()
     try:
         with quietly():
-            model, report = transformers.BlipForImageTextRetrieval.from_pretrained(
+            loaded: Any = transformers.BlipForImageTextRetrieval.from_pretrained(
                 folder, local_files_only=True, output_loading_info=True, dtype=torch.float32
             )
+            model, report = loaded
     except Exception as error:
         raise CheckpointError(
             f"{folder} does not load as a BLIP retrieval model: {one_line(error)}"

@@ -189,9 +189,10 @@ def _check_kind(folder: Path) -> None:
 def _model(folder: Path) -> transformers.CLIPModel:
     try:
         with _silent_transformers():
-            model, report = transformers.CLIPModel.from_pretrained(
+            loaded: Any = transformers.CLIPModel.from_pretrained(
                 folder, local_files_only=True, output_loading_info=True, dtype=torch.float32
             )
+            model, report = loaded
     except Exception as error:
         raise CheckpointError(f"{folder} does not load as a CLIP model: {one_line(error)}") from error
     for kind in ("missing_keys", "mismatched_keys", "unexpected_keys"):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import open_clip
 import torch
@@ -80,8 +81,8 @@ class OpenClipAdapter:
 
     card: ModelCard
     geometry: Geometry
-    model: nn.Module
-    tokenizer: object
+    model: Any  # of open_clip's classes
+    tokenizer: Callable[[list[str]], Tensor]
     config: PreprocessCfg
     device: torch.device
 
@@ -264,11 +265,11 @@ def _choices(architecture: str) -> str:
     return f"{architecture}/TAG with TAG one of {', '.join(tags)}, or {architecture}@FILE"
 
 
-def _create(what: str, architecture: str, **options) -> nn.Module:
+def _create(what: str, architecture: str, **options: Any) -> nn.Module:
     return _attempt(what, lambda: open_clip.create_model(architecture, **options))
 
 
-def _attempt(what: str, call):
+def _attempt(what: str, call: Callable[[], Any]) -> Any:
     """`call()`, any failure of the library or the network as one CheckpointError."""
     try:
         with quietly():

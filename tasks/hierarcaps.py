@@ -13,12 +13,18 @@ from hierbench.metrics import bootstrap
 from hierbench.metrics.radial import radial_retrieval
 from hierbench.tasks._shared import column, image_features, positions, text_features
 
+TIED = 0.1  # share of tied pairs of radii from which Kendall's tau is an artefact of how ties count
 ROOT = ""  # the empty caption: the root of geometries without an origin
 
 
 @dataclass(frozen=True)
 class HierarCaps:
-    """Precision and recall of the retrieved chain, Kendall's tau of the radii of its four levels."""
+    """Precision and recall of the retrieved chain, Kendall's tau of the radii of its four levels.
+
+    Radii that tie count as rightly ordered under `released`, so a model that puts all captions at one point gets a
+    perfect tau; under `corrected` they count 0. `tied` is their share of all pairs; where it is high, `d_corr` is
+    marked as degenerate.
+    """
 
     name: str
     dataset: str
@@ -43,11 +49,12 @@ class HierarCaps:
         return TaskSpec(
             name=self.name,
             title=self.title,
-            version=1,
+            version=2,
             dataset=self.dataset,
             metrics=(
                 MetricSpec("precision", "Prec", unit="fraction"),
                 MetricSpec("recall", "Rec", unit="fraction"),
+                MetricSpec("tied", "Tied radii", higher_is_better=False, unit="fraction"),
                 MetricSpec("d_corr", "d_corr", unit="fraction", minimum=-1.0),
             ),
             headline="d_corr",
@@ -70,6 +77,7 @@ class HierarCaps:
         statistic = bootstrap.together(
             bootstrap.means({name: column(items, "images", name) for name in ("precision", "recall")}),
             bootstrap.means({"d_corr": column(items, "samples", "tau")}, owner),
+            bootstrap.means({"tied": column(items, "samples", "ties")}, owner),
         )
         return bootstrap.Statistics(statistic, tuple(ids))
 
@@ -83,17 +91,26 @@ class HierarCaps:
             dataset.owner,
             texts,
             text_features(embeddings, [ROOT])[0],
+            protocol=self.protocol,
         )
-        items = {
+        items: dict[str, dict[str, Any]] = {
             "images": {"image_id": list(ids), "precision": outcome.precision, "recall": outcome.recall},
             "samples": {
                 "sample_id": list(dataset.sample_ids),
                 "image_id": [ids[position] for position in dataset.owner],
                 "tau": outcome.tau,
+                "ties": outcome.ties,
                 **{f"radius_l{level}": outcome.radius[:, level - 1] for level in (1, 2, 3, 4)},
             },
         }
-        return Scores(self.statistics(items).estimates(), len(ids), items)
+        metrics = self.statistics(items).estimates()
+        return Scores(metrics, len(ids), items, degenerate=self._degenerate(metrics["tied"].value))
+
+    def _degenerate(self, tied: float) -> dict[str, str]:
+        if tied <= TIED:
+            return {}
+        how = "count as rightly ordered" if self.protocol == "released" else "order nothing"
+        return {"d_corr": f"d_corr says little: {100 * tied:.1f} % of the pairs of radii tie, which {how}"}
 
 
 PROTOCOLS = {"hierarcaps": HierarCaps.of}

@@ -12,8 +12,8 @@ from hierbench.data.datasets import Classification
 from hierbench.data.manifests import Manifest
 from hierbench.errors import DataError
 from hierbench.metrics import bootstrap
-from hierbench.metrics.hierarchy import hierarchy_items
-from hierbench.tasks._shared import column, prompts
+from hierbench.metrics.hierarchy import hierarchy_items, zero_based_items
+from hierbench.tasks._shared import column, prompts, same_answer
 from hierbench.tasks.zero_shot import classify, notes
 
 METRICS = (
@@ -22,12 +22,20 @@ METRICS = (
     MetricSpec("jaccard", "Jaccard", unit="fraction"),
     MetricSpec("precision", "H-precision", unit="fraction"),
     MetricSpec("recall", "H-recall", unit="fraction"),
+    MetricSpec("lca_symmetric", "LCA, symmetric", higher_is_better=False, unit="raw"),
+    MetricSpec("jaccard_distance", "Jaccard distance", higher_is_better=False, unit="fraction"),
 )
 
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Tree metrics of the same predictions as `zero-shot/…` makes, from the same embeddings."""
+    """Tree metrics of the same predictions as `zero-shot/…` makes, from the same embeddings.
+
+    LCA and Jaccard as published compare the *proper ancestors* of the predicted and the true class: LCA is 1 and
+    Jaccard 100 % for a hit and for any mistake among siblings alike, and the LCA of a poodle taken for a cat is not
+    that of a cat taken for a poodle. `lca_symmetric` and `jaccard_distance` count a class as part of its own path:
+    they are 0 for a hit alone, and the same in both directions.
+    """
 
     name: str
     dataset: str
@@ -52,7 +60,7 @@ class Hierarchy:
         return TaskSpec(
             name=self.name,
             title=self.title,
-            version=1,
+            version=2,
             dataset=self.dataset,
             metrics=METRICS,
             headline="tie",
@@ -76,15 +84,19 @@ class Hierarchy:
             raise DataError(f"dataset {dataset.name} names no taxonomy: add `taxonomy:` to its manifest")
         tree = taxonomy.load(dataset.taxonomy, dataset.class_ids)
         predicted = classify(geometry, embeddings, dataset)
-        outcomes = hierarchy_items(predicted, dataset.labels, tree)
+        outcomes = hierarchy_items(predicted, dataset.labels, tree) | zero_based_items(
+            predicted, dataset.labels, tree
+        )
         images = {
             "image_id": list(dataset.images.ids),
             "label": dataset.labels,
             "predicted": predicted,
             **outcomes,
         }
-        items = {"images": images}
-        return Scores(self.statistics(items).estimates(), len(predicted), items, notes(dataset))
+        items: dict[str, dict[str, Any]] = {"images": images}
+        metrics = self.statistics(items).estimates()
+        same = same_answer(predicted, dataset.labels, metrics)
+        return Scores(metrics, len(predicted), items, notes(dataset), same)
 
 
 PROTOCOLS = {"hierarchy": Hierarchy.of}

@@ -13,7 +13,7 @@ from hierbench.data.datasets import Classification
 from hierbench.data.manifests import Manifest
 from hierbench.metrics import bootstrap
 from hierbench.metrics.classification import accuracy_statistic, nearest
-from hierbench.tasks._shared import class_points, column, image_features, prompts, repeated_names
+from hierbench.tasks._shared import class_points, column, image_features, prompts, repeated_names, same_answer
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,10 @@ class ZeroShot:
             "predicted": predicted,
             "correct": predicted == dataset.labels,
         }
-        items = {"images": images}
-        return Scores(self.statistics(items).estimates(), len(dataset.labels), items, notes(dataset))
+        items: dict[str, dict[str, Any]] = {"images": images}
+        metrics = self.statistics(items).estimates()
+        same = same_answer(predicted, dataset.labels, metrics)
+        return Scores(metrics, len(dataset.labels), items, notes(dataset), same)
 
 
 def classify(geometry: Geometry, embeddings: Embeddings, dataset: Classification) -> np.ndarray:

@@ -129,6 +129,7 @@ def test_the_reference_models_know_no_evaluation():
         "miniature",
         "files",
         "progress",
+        "plugins",
         "pool",
         "yaml_files",
     ]

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
+import math
 import os
 import re
 import shutil
@@ -19,14 +21,18 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, cast
 
 from hierbench.errors import DataError, OutputError
 from hierbench.progress import Progress, choose
 
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tbz", ".tar.xz", ".txz")
 CHUNK = 1 << 20
+RATIO, SLACK = 50, 64 << 20
+"""What an archive may hold: 64 MiB and 50 times its own size. Images hardly compress, tables ten- to twentyfold; what
+goes beyond is a decompression bomb. Headers and padding count as well."""
 DAMAGE = (
     tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, ValueError, RuntimeError,
 )  # fmt: skip
@@ -47,13 +53,16 @@ def has_archive_name(name: str) -> bool:
     return name.lower().endswith(SUFFIXES)
 
 
-def unpack(archive: Path, folder: Path, progress: Progress | bool | None = None) -> int:
+def unpack(
+    archive: Path, folder: Path, progress: Progress | bool | None = None, most_files: float = math.inf
+) -> int:
     """Unpack into a folder, which is made; returns the number of files. Files that are there are replaced.
 
     Before anything is written, the size of the content (of a compressed tar: of the archive) is compared with the
     free space; of a compressed tar the rest is checked on the way. Raises NoRoomError, and DataError: no archive,
-    damaged, encrypted, or a member with an absolute path, `..`, a symbolic link, a hard link that leaves the archive, a
-    device. Raises OutputError where files cannot be written.
+    damaged, encrypted, more than `most_files` members or more content than `RATIO` and `SLACK` allow (found before what
+    is too much is written), or a member with an absolute path, `..`, a symbolic link, a hard link that leaves the
+    archive, a device. Raises OutputError where files cannot be written.
     """
     kind = _kind(archive)
     if kind is None:
@@ -63,13 +72,24 @@ def unpack(archive: Path, folder: Path, progress: Progress | bool | None = None)
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        limit = SLACK + RATIO * archive.stat().st_size
         needed = _content_size(archive, kind)
+        if needed > limit:
+            raise DataError(_bomb(archive, needed))
         _check_room(archive, folder, needed)
-        members = _zip_members if kind == "zip" else _tar_members
+        members = _zip_members(archive) if kind == "zip" else _tar_members(archive, limit)
         total = -(-archive.stat().st_size // CHUNK)
         with choose(progress).bar(f"unpacking {archive.name} (MiB)", total) as advance:
-            count, shown = 0, 0
-            for member, position in members(archive):
+            count = shown = content = 0
+            for number, (member, position) in enumerate(members, 1):
+                content += member.size
+                if content > limit:
+                    raise DataError(_bomb(archive, content))
+                if number > most_files:
+                    raise DataError(
+                        f"{archive} has more than {most_files:,.0f} members, far more than the dataset has images: is "
+                        "it another dataset's? If not, unpack it yourself and give the folder"
+                    )
                 _check_room(archive, folder, member.size)
                 count += _put(member, archive, folder)
                 if position // CHUNK > shown:
@@ -94,7 +114,7 @@ class _Member:
     name: str
     size: int
     kind: str  # file, folder, hard link, or what it is refused as
-    open: Callable[[], IO[bytes]] | None = None
+    open: Callable[[], IO[bytes] | None] = lambda: None
     target: str = ""  # of a hard link
 
 
@@ -123,7 +143,10 @@ def _put(member: _Member, archive: Path, folder: Path) -> bool:
             _link_or_copy(twin, place)
         return True
     place.unlink(missing_ok=True)  # a hard link's other names must not change
-    with member.open() as source, place.open("wb") as file:
+    source = member.open()
+    if source is None:
+        raise EOFError(f"{member.name} has no content")
+    with source, place.open("wb") as file:
         shutil.copyfileobj(source, file, CHUNK)
     if place.stat().st_size != member.size:
         raise EOFError(f"{member.name} breaks off")
@@ -157,7 +180,7 @@ def _zip_members(path: Path) -> Iterator[tuple[_Member, int]]:
             if info.flag_bits & 1:
                 raise DataError(f"{path} is encrypted: unpack it yourself and give the folder")
             name = info.filename.replace("\\", "/")  # of zips made on Windows
-            yield _Member(name, info.file_size, kind, lambda info=info: archive.open(info)), position
+            yield _Member(name, info.file_size, kind, partial(archive.open, info)), position
             position += info.compress_size
 
 
@@ -170,12 +193,15 @@ def _special(mode: int) -> str | None:
     return None
 
 
-def _tar_members(path: Path) -> Iterator[tuple[_Member, int]]:
-    """The members of a tar file in one pass, each with the bytes of the archive read before it."""
+def _tar_members(path: Path, limit: int) -> Iterator[tuple[_Member, int]]:
+    """The members of a tar file in one pass, each with the bytes of the archive read before it.
+
+    At most `limit` bytes are decompressed, whatever they are: a header alone can claim gigabytes.
+    """
     with (
         path.open("rb") as raw,
-        _decompressed(raw) as content,
-        tarfile.open(fileobj=content, mode="r|", bufsize=CHUNK) as archive,
+        _decompressed(raw) as whole,
+        tarfile.open(fileobj=(content := _Bounded(whole, limit, path)), mode="r|", bufsize=CHUNK) as archive,
     ):
         for info in archive:
             kind = (
@@ -190,23 +216,40 @@ def _tar_members(path: Path) -> Iterator[tuple[_Member, int]]:
                 else "a device"
             )
             yield (
-                _Member(
-                    info.name, info.size, kind, lambda info=info: archive.extractfile(info), info.linkname
-                ),
+                _Member(info.name, info.size, kind, partial(archive.extractfile, info), info.linkname),
                 raw.tell(),
             )
-            archive.members = []  # or a million entries would stay in memory
+            archive.members.clear()  # type: ignore[attr-defined]  # or a million entries would stay in memory
         while content.read(CHUNK):  # the checksum comes last
             pass
+
+
+class _Bounded(io.RawIOBase):
+    """A stream to read from that refuses to give more than `limit` bytes."""
+
+    def __init__(self, source: IO[bytes], limit: int, archive: Path):
+        super().__init__()
+        self.source, self.left, self.archive = source, limit, archive
+
+    def read(self, size: int = -1) -> bytes:
+        """At most `size` bytes. Raises DataError beyond the limit."""
+        content = self.source.read(size)
+        self.left -= len(content)
+        if self.left < 0:
+            raise DataError(_bomb(self.archive, None))
+        return content
 
 
 def _decompressed(raw: IO[bytes]) -> IO[bytes]:
     """The content of a file that may be compressed, with its checksums looked at; tarfile's own would not."""
     head = raw.read(6)
     raw.seek(0)
-    for begins, kind in ((b"\x1f\x8b", gzip.GzipFile), (b"BZh", bz2.BZ2File), (b"\xfd7zXZ\0", lzma.LZMAFile)):
+    kinds: tuple[tuple[bytes, Any], ...] = (
+        (b"\x1f\x8b", gzip.GzipFile), (b"BZh", bz2.BZ2File), (b"\xfd7zXZ\0", lzma.LZMAFile),
+    )  # fmt: skip
+    for begins, kind in kinds:
         if head.startswith(begins):
-            return kind(fileobj=raw) if kind is gzip.GzipFile else kind(raw)
+            return cast("IO[bytes]", kind(fileobj=raw) if kind is gzip.GzipFile else kind(raw))
     return raw
 
 
@@ -247,6 +290,14 @@ def _link_or_copy(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:  # a file system without hard links, or another one
         shutil.copyfile(source, target)
+
+
+def _bomb(archive: Path, size: int | None) -> str:
+    much = "more" if size is None else f"{size:,} bytes, more"
+    return (
+        f"{archive} may be a decompression bomb: it holds {much} than {SLACK >> 20} MiB and {RATIO} times its own "
+        "size; if you trust it, unpack it yourself and give the folder"
+    )
 
 
 def _damaged(archive: Path, error: Exception) -> str:

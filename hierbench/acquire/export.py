@@ -12,6 +12,7 @@ back is `hierbench.data.readers.wds` and `.imagefolder`.
 
 from __future__ import annotations
 
+import glob
 import io
 import os
 import re
@@ -23,15 +24,16 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from hierbench.data.datasets import AnyDataset, Classification, MultiLabel, Retrieval
-from hierbench.data.readers import VARIANT
+from hierbench.data.readers._files import VARIANT
 from hierbench.data.readers.imagefolder import INDEX
 from hierbench.data.readers.wds import IGNORED
 from hierbench.errors import OutputError, UsageError
-from hierbench.files import safe_name
+from hierbench.files import alive, safe_name
 from hierbench.progress import Progress, choose
 
 Exportable = Classification | MultiLabel | Retrieval
 FORMATS = ("wds", "imagefolder")
+EXPORTING = ".exporting"
 SHARD_IMAGES = 10_000
 SHARD_BYTES = 1_000_000_000
 RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
@@ -55,7 +57,11 @@ def export(record: AnyDataset, form: str, out: Path, progress: Progress | bool |
     out = Path(os.path.abspath(out.expanduser()))
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise UsageError(f"-o {out} exists and is not an empty folder: choose another one")
-    made = out.with_name(f".{out.name}.{os.getpid()}.exporting")
+    for leftover in out.parent.glob(f".{glob.escape(out.name)}.*{EXPORTING}"):  # of killed exports
+        number = leftover.name.removesuffix(EXPORTING).rpartition(".")[2]
+        if number.isdigit() and not alive(int(number)):
+            shutil.rmtree(leftover, ignore_errors=True)
+    made = out.with_name(f".{out.name}.{os.getpid()}{EXPORTING}")
     count = len(record.images.ids)
     try:
         made.mkdir(parents=True)

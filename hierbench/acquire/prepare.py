@@ -2,47 +2,42 @@
 
 All work is done in a hidden folder beside the target, `.NAME.preparing`, which takes the target's name when it is
 complete: a folder of that name is never half prepared. A killed preparation goes on where it stopped: with the bytes
-of a download, after the last unpacked archive, after the last finished shard.
+of a download, after the last unpacked archive, after the last finished shard. What nobody goes on with is taken away by
+a later preparation beside it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import glob
-import hashlib
-import json
+import math
 import os
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import numpy as np
-
 from hierbench import __version__
 from hierbench.acquire import archives
+from hierbench.acquire.counting import check, variant_of
 from hierbench.acquire.download import DownloadError, Expected, download, hub_dataset, recorded_from
+from hierbench.acquire.shards import plan_shards, read_json, write_json, write_shards
 from hierbench.cache import cache_dir
 from hierbench.data import prepared
-from hierbench.data.datasets import AnyDataset, CaptionChains, Classification, MultiLabel, Retrieval, spread
+from hierbench.data.datasets import AnyDataset, CaptionChains, MultiLabel
 from hierbench.data.locate import Locations
 from hierbench.data.manifests import Manifest, load_manifest
-from hierbench.data.prepared import Info, Origin, PreparedCounts, Shard
+from hierbench.data.prepared import Info, Origin
 from hierbench.data.readers import open_folder
-from hierbench.data.readers._files import first_few
-from hierbench.data.readers._labels import OTHER_SPLIT
 from hierbench.errors import DataError, HierbenchError, MissingDataError, OutputError, UsageError
-from hierbench.files import replacing
-from hierbench.pool import each
+from hierbench.files import ABANDONED_SECONDS, locked
 from hierbench.progress import Progress, choose
 
-SHARD_BYTES = 96 << 20  # of images, about
-SHARD_ROWS = 1024  # at most, so that processes have something to share in small datasets, too
-SAMPLED = 64  # images whose size is looked at for that
-AGAIN = "what is finished is kept, run the command again to go on"
+PREPARING = ".preparing"
 
 
 @dataclass(frozen=True)
@@ -96,10 +91,12 @@ def prepare(
     target = Path(os.path.abspath((out or cache_dir() / "datasets" / name).expanduser()))
     progress = choose(progress)
     with _alone(target):
+        _sweep(target)
+        staging = _staging(target)
         there = _existing(target, name, force)
         if there is not None:
+            shutil.rmtree(staging, ignore_errors=True)
             return Prepared(target, there, fresh=False)
-        staging = target.with_name(f".{target.name}.preparing")
         notes: list[str] = []
         try:
             info, source = _prepare(manifest, sources, staging, workers, progress, notes)
@@ -130,19 +127,20 @@ def _prepare(
 ) -> tuple[Info, _Source]:
     """Everything that goes into `staging`/prepared; dataset.json comes last."""
     staging.mkdir(parents=True, exist_ok=True)
-    record, source = _open_given(manifest, given, staging, progress) if given else (None, None)
-    if record is None:
+    if given:
+        record, source = _open_given(manifest, given, staging, progress)
+    else:
         record, source = _open_downloaded(manifest, staging, progress, notes)
     counts, differences = check(manifest, record)
     own = getattr(record, "variant", "") or source.variant
-    plan = _plan(record, source, staging)
-    total, shards = _write_shards(record, plan, staging, workers, progress)
+    plan = plan_shards(record, source.origin, staging)
+    total, shards = write_shards(record, plan, staging, workers, progress)
     info = Info(
         schema=prepared.SCHEMA,
         name=manifest.name,
         kind=prepared.kind_of(record),
         split=manifest.split,
-        variant=own or _variant_of(manifest, counts, differences),
+        variant=own or variant_of(manifest, counts, differences),
         complete=not differences,
         differences=tuple(differences),
         counts=counts,
@@ -155,7 +153,7 @@ def _prepare(
         else dict(zip(record.class_ids, record.class_names, strict=True)),
         shards=tuple(shards),
     )
-    _write_json(staging / "prepared" / prepared.RECORD, info.model_dump(by_alias=True, exclude_none=True))
+    write_json(staging / "prepared" / prepared.RECORD, info.model_dump(by_alias=True, exclude_none=True))
     return info, source
 
 
@@ -165,24 +163,42 @@ def _prepare(
 @contextlib.contextmanager
 def _alone(target: Path) -> Iterator[None]:
     """Hold the target; UsageError where another process does, OutputError where its folder cannot be made."""
-    from filelock import FileLock, Timeout
-
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(target.with_name(f".{target.name}.lock"), timeout=2)  # a killed run's workers hold it
-        lock.acquire()
-    except Timeout:
-        raise UsageError(
-            f"another process is preparing a dataset into {target}: wait for it, or choose another --out"
-        ) from None
-    except OSError as error:
-        raise OutputError(
-            f"cannot write to {target.parent}: {error.strerror or error}: choose another --out"
-        ) from error
-    try:
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(locked(_lock(target), timeout=2))  # a killed run's workers hold it
+        except TimeoutError:
+            raise UsageError(
+                f"another process is preparing a dataset into {target}: wait for it, or choose another --out"
+            ) from None
+        except OSError as error:
+            raise OutputError(
+                f"cannot write to {target.parent}: {error.strerror or error}: choose another --out"
+            ) from error
         yield
-    finally:
-        lock.release()
+
+
+def _staging(target: Path) -> Path:
+    return target.with_name(f".{target.name}{PREPARING}")
+
+
+def _sweep(target: Path) -> None:
+    """Take away what killed preparations have left beside the target: of datasets that are there by now, and what
+    nobody has gone on with for `ABANDONED_SECONDS`. What another process works on is left alone, by its lock.
+    """
+    for leftover in target.parent.glob(f".*{PREPARING}"):
+        other = target.with_name(leftover.name[1:].removesuffix(PREPARING))
+        if other == target or not leftover.is_dir():
+            continue
+        with contextlib.suppress(OSError), locked(_lock(other), timeout=0):
+            touched = max(
+                path.stat().st_mtime for path in (leftover, *leftover.glob("*"), *leftover.glob("*/*"))
+            )
+            if (other / prepared.RECORD).is_file() or time.time() - touched > ABANDONED_SECONDS:
+                shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _lock(target: Path) -> Path:
+    return target.with_name(f".{target.name}.lock")
 
 
 def _existing(target: Path, name: str, force: bool) -> Info | None:
@@ -226,7 +242,7 @@ def _open_given(
     if len(given) == 1 and given[0].is_dir():
         source = _Source(given[0], Origin(kind="folder", places=places))
     else:
-        unpacked = _unpacked(given, staging, progress)
+        unpacked = _unpacked(given, staging, progress, _most_files(manifest))
         source = _Source(unpacked, Origin(kind="archives", places=places))
     return _open(manifest, source, staging, progress), source
 
@@ -249,10 +265,15 @@ def _open_downloaded(
             if source.kind == "url":
                 files = [_downloaded(manifest.name, file) for file in source.files]
                 origin = Origin(kind="url", places=tuple(file.url for file in source.files))
-                found = _Source(_unpacked(files, staging, progress), origin, source.variant, tuple(files))
+                found = _Source(
+                    _unpacked(files, staging, progress, _most_files(manifest)),
+                    origin,
+                    source.variant,
+                    tuple(files),
+                )
             else:
                 folder, revision = _from_hub(manifest.name, source)
-                origin = Origin(kind="hub", places=(source.repo,), revision=revision)
+                origin = Origin(kind="hub", places=(str(source.repo),), revision=revision)
                 found = _Source(folder, origin, source.variant, (_hub_cache(folder),))
             return _open(manifest, found, staging, progress), found
         except archives.NoRoomError:
@@ -276,7 +297,7 @@ def _open_downloaded(
 
 def _named(error: DataError, staging: Path) -> DataError:
     """The error with the archives' names in place of the folder they were unpacked into, which nobody knows."""
-    unpacked = ", ".join(_read_json(staging / "unpacked.json") or ())
+    unpacked = ", ".join(read_json(staging / "unpacked.json") or ())
     folder = str(staging / "unpacked")
     if not unpacked or folder not in str(error):
         return error
@@ -297,11 +318,11 @@ def _downloaded(name: str, file: Any) -> Path:
 def _from_hub(name: str, source: Any) -> tuple[Path, str | None]:
     """Folder and revision of a hub source. Where the manifest names none, the first fetch decides for good."""
     pins = cache_dir() / "downloads" / name / "revisions.json"
-    pinned = _read_json(pins) or {}
+    pinned = read_json(pins) or {}
     folder = hub_dataset(source.repo, source.revision or pinned.get(source.repo), source.patterns)
     revision = folder.name if folder.parent.name == "snapshots" else source.revision
     if revision and not source.revision:
-        _write_json(pins, pinned | {source.repo: revision})
+        write_json(pins, pinned | {source.repo: revision})
     return folder, revision
 
 
@@ -310,7 +331,12 @@ def _hub_cache(folder: Path) -> Path:
     return folder.parent.parent if folder.parent.name == "snapshots" else folder
 
 
-def _unpacked(files: Sequence[Path], staging: Path, progress: Progress) -> Path:
+def _most_files(manifest: Manifest) -> float:
+    """Members that an archive of the dataset may have: training images, annotation files and others lie there too."""
+    return math.inf if manifest.counts.images is None else 100_000 + 100 * manifest.counts.images
+
+
+def _unpacked(files: Sequence[Path], staging: Path, progress: Progress, most_files: float) -> Path:
     """A folder with the content of the archives and with the other files; archives done before are not done again."""
     folder, marker = staging / "unpacked", staging / "unpacked.json"
     files = [Path(file).resolve() for file in files]
@@ -318,7 +344,7 @@ def _unpacked(files: Sequence[Path], staging: Path, progress: Progress) -> Path:
     if repeated := [name for name, count in names.items() if count > 1]:
         raise UsageError(f"--from: two files are called {repeated[0]}: rename one")
     stamps = {str(file): _stamp(file) for file in files}
-    done = _read_json(marker) or {}
+    done = read_json(marker) or {}
     if any(stamps.get(file) != stamp for file, stamp in done.items()) or not folder.is_dir():
         shutil.rmtree(folder, ignore_errors=True)
         done = {}
@@ -326,7 +352,7 @@ def _unpacked(files: Sequence[Path], staging: Path, progress: Progress) -> Path:
         if str(file) in done:
             continue
         if archives.is_archive(file):
-            archives.unpack(file, folder, progress)
+            archives.unpack(file, folder, progress, most_files)
         elif len(files) == 1:
             raise DataError(
                 f"{file} is neither a folder nor an archive that can be unpacked here (zip, tar, tar.gz, tar.bz2, "
@@ -335,7 +361,7 @@ def _unpacked(files: Sequence[Path], staging: Path, progress: Progress) -> Path:
         else:
             _link(file, folder / file.name)
         done[str(file)] = stamps[str(file)]
-        _write_json(marker, done)
+        write_json(marker, done)
     return folder
 
 
@@ -354,11 +380,16 @@ def _open(manifest: Manifest, source: _Source, staging: Path, progress: Progress
             raise
     if own:  # archives in an archive, one level
         for archive in inside:
-            archives.unpack(archive, archive.parent, progress)
+            archives.unpack(archive, archive.parent, progress, _most_files(manifest))
             archive.unlink()
         return read()
     files = [path for path in sorted(source.folder.iterdir()) if path.is_file() and path.name[0] != "."]
-    return _open(manifest, replace(source, folder=_unpacked(files, staging, progress)), staging, progress)
+    return _open(
+        manifest,
+        replace(source, folder=_unpacked(files, staging, progress, _most_files(manifest))),
+        staging,
+        progress,
+    )
 
 
 def _archives_in(folder: Path, deep: bool) -> list[Path]:
@@ -382,251 +413,3 @@ def _link(file: Path, place: Path) -> None:
 def _stamp(file: Path) -> list[int]:
     status = file.stat()
     return [status.st_size, status.st_mtime_ns]
-
-
-# ---------------------------------------------------------------------------------------------------- counting
-
-
-def check(manifest: Manifest, record: AnyDataset) -> tuple[PreparedCounts, list[str]]:
-    """Counts of a dataset, and in words what differs from the manifest's.
-
-    Raises DataError for what no subset of the dataset can be: no images, an id twice, a label outside the classes.
-    """
-    ids = record.images.ids
-    where = f"dataset {manifest.name}"
-    if not len(ids):
-        raise DataError(f"{where}: the source holds no images of this split")
-    if len(set(ids)) < len(ids):
-        twice = next(image_id for image_id, count in Counter(ids).items() if count > 1)
-        raise DataError(f"{where}: the image id {twice!r} stands there twice: remove one")
-    captions = samples = per_class = None
-    if isinstance(record, Classification):
-        labels = np.asarray(record.labels)
-        if len(labels) != len(ids):
-            raise DataError(f"{where}: {len(labels)} labels for {len(ids)} images")
-        outside = np.flatnonzero((labels < 0) | (labels >= len(record.class_ids)))
-        if len(outside):
-            first = int(outside[0])
-            raise DataError(
-                f"{where}: the label {int(labels[first])} of image {ids[first]} is outside 0 … "
-                f"{len(record.class_ids) - 1}: is this another dataset?"
-            )
-        totals = np.bincount(labels, minlength=len(record.class_ids)).tolist()
-        per_class = dict(zip(record.class_ids, totals, strict=True))
-    elif isinstance(record, MultiLabel):
-        per_class = dict(zip(record.class_ids, record.present.sum(0).tolist(), strict=True))
-    elif isinstance(record, Retrieval):
-        captions = len(record.captions)
-    else:
-        samples = len(record.sample_ids)
-    counts = PreparedCounts(images=len(ids), captions=captions, samples=samples, per_class=per_class)
-    return counts, _differences(manifest, counts)
-
-
-def _differences(manifest: Manifest, counts: PreparedCounts) -> list[str]:
-    expected, found = manifest.counts, []
-    for what in ("images", "captions", "samples"):
-        wanted, have = getattr(expected, what), getattr(counts, what)
-        if wanted is not None and have is not None and wanted != have:
-            found.append(f"{have:,} {what} instead of {wanted:,}")
-    wanted = expected.per_class
-    if isinstance(wanted, int):
-        wanted = dict.fromkeys(counts.per_class or (), wanted)
-    have = counts.per_class or {}
-    off = [class_id for class_id in have if wanted and have[class_id] != wanted.get(class_id)]
-    empty = [class_id for class_id, count in have.items() if not count]
-    if off:
-        told = [f"{class_id} {have[class_id]} instead of {wanted[class_id]}" for class_id in off]
-        found.append(f"{_classes(off)} {'differs' if len(off) == 1 else 'differ'}: {first_few(told)}")
-    elif empty and not wanted and "zero-shot" in manifest.tasks:
-        found.append(f"{_classes(empty)} without images: {first_few(empty)}")
-    return found
-
-
-def _classes(class_ids: Sequence[str]) -> str:
-    return f"{len(class_ids):,} {'class' if len(class_ids) == 1 else 'classes'}"
-
-
-def _variant_of(manifest: Manifest, counts: PreparedCounts, differences: Sequence[str]) -> str:
-    """What sets a dataset with other counts apart from the released split, in the name of the protocol.
-
-    Fewer images make no variant, here as for a folder in use where it lies; results then say how many there were.
-    """
-    fewer = manifest.counts.images is None or counts.images < manifest.counts.images
-    return "" if fewer or not differences else OTHER_SPLIT
-
-
-# ------------------------------------------------------------------------------------------------------ shards
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """Which images go into which shard: `rows` of them each, in the record's order."""
-
-    images: int
-    rows: int
-    stamp: str  # of ids, annotation and source: with another one, finished shards are of no use
-
-    def ranges(self) -> list[tuple[int, range]]:
-        """Number and rows of each shard."""
-        starts = range(0, self.images, self.rows)
-        return [(n, range(start, min(start + self.rows, self.images))) for n, start in enumerate(starts)]
-
-
-def _plan(record: AnyDataset, source: _Source, staging: Path) -> _Plan:
-    """Cut the dataset into shards; checks the space, and throws away shards of another plan."""
-    ids = record.images.ids
-    sampled = [ids[row] for row in spread(len(ids), SAMPLED)]
-    mean = sum(len(record.images.read(image_id)) for image_id in sampled) / len(sampled)
-    needed, free = int(mean * len(ids) * 1.02), shutil.disk_usage(staging).free
-    if free < needed:
-        raise DataError(
-            f"the prepared dataset takes about {needed:,} bytes in {staging.parent}, where {free:,} are free: free "
-            "some, or choose another disk with --out"
-        )
-    facts = hashlib.sha256(record.facts())
-    facts.update(source.origin.model_dump_json().encode())
-    facts.update(f"{prepared.SCHEMA} {prepared.GROUP_BYTES} {prepared.GROUP_ROWS}".encode())
-    plan = _Plan(len(ids), max(1, min(SHARD_ROWS, int(SHARD_BYTES / max(mean, 1)))), facts.hexdigest())
-    if _read_json(staging / "plan.json") != asdict(plan):
-        shutil.rmtree(staging / "prepared", ignore_errors=True)
-        shutil.rmtree(staging / "finished", ignore_errors=True)
-    for folder in ("prepared", "finished"):
-        (staging / folder).mkdir(parents=True, exist_ok=True)
-        for leftover in (staging / folder).glob(".*.tmp"):  # of a killed run
-            leftover.unlink()
-    _write_json(staging / "plan.json", asdict(plan))
-    return plan
-
-
-def _write_shards(
-    record: AnyDataset, plan: _Plan, staging: Path, workers: int, progress: Progress
-) -> tuple[int, list[Shard]]:
-    """Write the shards that are not finished yet -> the content fingerprint's number, and all shards in order."""
-    columns = prepared.annotation(record)
-    kind = prepared.kind_of(record)
-
-    def make(item: tuple[int, range]) -> tuple[int, Shard, int]:
-        return _make_shard(record, kind, columns, item, staging)
-
-    made = {}
-    with progress.bar(f"preparing {record.name}", plan.images) as advance:
-        for number, shard, digest in each(
-            make, plan.ranges(), workers, f"{AGAIN}, perhaps with fewer --workers"
-        ):
-            made[number] = shard, digest
-            advance(shard.rows)
-    shards = [made[number][0] for number in sorted(made)]
-    return prepared.combined([digest for _, digest in made.values()]), shards
-
-
-def _make_shard(
-    record: AnyDataset, kind: str, columns: dict[str, list[Any]], item: tuple[int, range], staging: Path
-) -> tuple[int, Shard, int]:
-    number, rows = item
-    path = staging / "prepared" / f"images-{number:05d}.parquet"
-    account = staging / "finished" / f"{path.stem}.json"
-    kept = _finished(path, account)
-    if kept is not None:
-        return number, *kept
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        sink = _Hashing(file)
-        digest = write_rows(sink, record, kind, columns, rows)
-    shard = Shard(name=path.name, rows=len(rows), size=sink.size, sha256=sink.hash.hexdigest())
-    _write_json(account, shard.model_dump() | {"digest": prepared.as_fingerprint(digest)})
-    return number, shard, digest
-
-
-def _finished(path: Path, account: Path) -> tuple[Shard, int] | None:
-    """A shard of an earlier run, where its size and hash are still those of its account."""
-    told = _read_json(account)
-    if told is None or not path.is_file() or path.stat().st_size != told.get("size"):
-        return None
-    with path.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != told["sha256"]:
-            return None
-    digest = int(told.pop("digest"), 16)
-    return Shard(**told), digest
-
-
-def write_rows(
-    sink: Any, record: AnyDataset, kind: str, columns: dict[str, list[Any]], rows: Sequence[int]
-) -> int:
-    """Write some images of a record as one parquet file -> the sum of their digests.
-
-    Row groups of about `GROUP_BYTES`; nothing is compressed, and one group is in memory at a time.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schema = prepared.schema(kind, "ignored" in columns)
-    digests: list[int] = []
-    with pq.ParquetWriter(
-        sink, schema, compression="NONE", use_dictionary=["label"] if kind == "classification" else False,
-        write_statistics=False,
-    ) as writer:  # fmt: skip
-        group: list[int] = []
-        contents: list[bytes] = []
-        size = 0
-
-        def flush() -> None:
-            nonlocal size
-            arrays = [[record.images.ids[row] for row in group], contents]
-            arrays += [[columns[name][row] for row in group] for name in schema.names[2:]]
-            table = pa.table(
-                [pa.array(a, f.type) for a, f in zip(arrays, schema, strict=True)], schema=schema
-            )
-            writer.write_table(table, row_group_size=len(group))
-            group.clear()
-            contents.clear()
-            size = 0
-
-        for row in rows:
-            content = record.images.read(record.images.ids[row])
-            facts = {name: values[row] for name, values in columns.items()}
-            digests.append(
-                prepared.item_digest(record.images.ids[row], hashlib.sha256(content).digest(), facts)
-            )
-            group.append(row)
-            contents.append(content)
-            size += len(content)
-            if size >= prepared.GROUP_BYTES or len(group) >= prepared.GROUP_ROWS:
-                flush()
-        if group:
-            flush()
-    return prepared.combined(digests)
-
-
-class _Hashing:
-    """A file to write to from front to back, with size and SHA-256 of what was written."""
-
-    closed = False
-
-    def __init__(self, file: Any):
-        self.file, self.hash, self.size = file, hashlib.sha256(), 0
-
-    def write(self, content: Any) -> int:
-        view = memoryview(content)
-        self.hash.update(view)
-        self.size += view.nbytes
-        self.file.write(view)
-        return view.nbytes
-
-    def tell(self) -> int:
-        return self.size
-
-    def flush(self) -> None:
-        self.file.flush()
-
-
-def _write_json(path: Path, document: Any) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return document if isinstance(document, dict) else None

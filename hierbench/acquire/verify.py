@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hierbench.acquire.prepare import check
+from hierbench.acquire.counting import check
 from hierbench.data import prepared
 from hierbench.data.datasets import AnyDataset
 from hierbench.data.locate import Locations
@@ -89,7 +89,7 @@ def verify(
 def pixel_fingerprint(record: AnyDataset, workers: int = 1) -> str:
     """Fingerprint of decoded pixels and annotation in any order, image ids left out. Raises DataError."""
     _, seen = _digests(record, True, workers, choose(False))
-    return prepared.as_fingerprint(seen)
+    return prepared.as_fingerprint(seen or 0)  # a number, as pixels were asked for
 
 
 def _check_shards(folder: Path, info: prepared.Info, workers: int, progress: Progress) -> None:

@@ -16,7 +16,8 @@ import shutil
 import struct
 import time
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,20 @@ def item_key(*parts: str | bytes | None) -> bytes:
 class Answers:
     """The answers of one role's player to one kind of item, in a folder of their own below `folder`.
 
-    Safe for several processes; an answer once given stays, even if another process gives another.
+    Safe for several processes; an answer once given stays, even if another process gives another. `usable` says whether
+    a content can be an answer of this kind; with `even`, all have one length, which is that of most. What is neither,
+    whole as it may be on disk, is told once, counts as never given, and is asked anew.
     """
 
-    def __init__(self, folder: Path, kind: str, identity: Mapping[str, Any]):
+    def __init__(
+        self,
+        folder: Path,
+        kind: str,
+        identity: Mapping[str, Any],
+        usable: Callable[[bytes], bool] = lambda content: True,
+        even: bool = False,
+    ):
+        self._usable, self._even = usable, even
         self.identity = dict(identity)
         told = json.dumps(self.identity, sort_keys=True, ensure_ascii=False, default=str)
         self.folder = folder / f"{kind}-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
@@ -67,14 +78,26 @@ class Answers:
 
     def refresh(self) -> None:
         """Take up what other processes have written since the last look."""
+        new: list[tuple[bytes, bytes]] = []
         for path in sorted(self.folder.glob(f"*{SUFFIX}")):
             if path == self._own:
                 continue
             done = self._read.get(path, 0)
             if path.stat().st_size > done:
                 found, self._read[path] = _records(path, done)
-                for key, content in found:
-                    self._known.setdefault(key, content)
+                new += found
+        good = [(key, content) for key, content in new if self._usable(content)]
+        if self._even:
+            lengths = Counter(map(len, [*self._known.values(), *(content for _, content in good)]))
+            most = max(lengths, key=lengths.__getitem__, default=0)
+            good = [(key, content) for key, content in good if len(content) == most]
+        if len(good) < len(new):
+            log.warning(
+                f"{len(new) - len(good):,} of {len(new):,} answers in {self.folder} are of a wrong length or out of "
+                "range: they are asked again"
+            )
+        for key, content in good:
+            self._known.setdefault(key, content)
 
     def add(self, keys: Sequence[bytes], contents: Sequence[bytes]) -> None:
         """Keep answers; they are on disk when this returns. Raises OutputError."""
@@ -82,20 +105,21 @@ class Answers:
             (record := _FRAME.pack(key, len(content)) + content) + _CRC.pack(zlib.crc32(record))
             for key, content in zip(keys, contents, strict=True)
         )
-        self.ready()
+        own = self.ready()
         try:
-            with self._own.open("ab") as file:
+            with own.open("ab") as file:
                 file.write(records)
         except OSError as error:
             raise self._full(error) from error
         for key, content in zip(keys, contents, strict=True):
             self._known.setdefault(key, content)
 
-    def ready(self) -> None:
-        """Make sure that answers can be kept, before anyone is asked. Raises OutputError."""
+    def ready(self) -> Path:
+        """Make sure that answers can be kept, before anyone is asked: in the file returned. Raises OutputError."""
         try:
             if self._own is None:
-                self._begin()
+                self._own = self._begin()
+            return self._own
         except OSError as error:
             raise self._full(error) from error
 
@@ -133,7 +157,7 @@ class Answers:
         except OSError as error:
             raise self._full(error) from error
 
-    def _begin(self) -> None:
+    def _begin(self) -> Path:
         self.folder.mkdir(parents=True, exist_ok=True)
         about = self.folder / "identity.json"
         if not about.exists():
@@ -143,7 +167,7 @@ class Answers:
         own = self.folder / name
         with own.open("xb") as file:
             file.write(HEADING)
-        self._own = own
+        return own
 
 
 def identities(folder: Path, kind: str) -> list[dict[str, Any]]:
@@ -195,7 +219,7 @@ def _records(path: Path, start: int) -> tuple[list[tuple[bytes, bytes]], int]:
                 log.warning(f"{path} holds no answers of this version: ignored")
             return [], 0
         position = len(HEADING)
-    found = []
+    found: list[tuple[bytes, bytes]] = []
     while len(content) - position >= _FRAME.size:
         key, length = _FRAME.unpack_from(content, position)
         end = position + _FRAME.size + length

@@ -13,7 +13,6 @@ import csv
 import hashlib
 import json
 import logging
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -27,7 +26,7 @@ from hierbench.cleaning.sources import IMAGES, LEVELS, check_apart, image_name
 from hierbench.cleaning.stages import STAGES
 from hierbench.engine import provenance
 from hierbench.errors import OutputError
-from hierbench.files import replacing
+from hierbench.files import replacing, sweep
 from hierbench.progress import Progress, Quiet
 
 log = logging.getLogger(__name__)
@@ -43,7 +42,8 @@ def write(outcome: Outcome, out: Path, progress: Progress | None = None) -> dict
     """Write everything; returns the manifest. The same answers and rules give the same bytes. Raises OutputError."""
     check_apart(outcome.source, out)
     try:
-        _sweep(out)
+        for folder in (out, out / IMAGES):
+            sweep(folder, ".*.tmp")  # what killed processes have left half-written
         before = _selection(out) if (out / MANIFEST).exists() else None  # None: nothing finished lies here
         earlier = _split_images(out)
         (out / MANIFEST).unlink(missing_ok=True)  # from here on, the folder is not of one piece
@@ -138,7 +138,7 @@ def _decisions(outcome: Outcome) -> tuple[Sequence[str], Iterable[Sequence[Any]]
     return heading, rows
 
 
-def _stages(outcome: Outcome) -> dict[str, tuple[dict[str, Sequence[Any]], Mapping[str, Any]]]:
+def _stages(outcome: Outcome) -> dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """Stage -> columns of its scores, and who gave them."""
     source, found, asked = outcome.source, outcome.findings, outcome.asked
     dataset, near, captions = source.dataset, found.neighbours, source.captions
@@ -200,7 +200,7 @@ def _csv(path: Path, heading: Sequence[str], rows: Iterable[Sequence[Any]]) -> N
         writer.writerows(rows)
 
 
-def _parquet(path: Path, columns: Mapping[str, Sequence[Any]], who: Mapping[str, Any]) -> None:
+def _parquet(path: Path, columns: Mapping[str, Any], who: Mapping[str, Any]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -217,19 +217,6 @@ def _parquet(path: Path, columns: Mapping[str, Sequence[Any]], who: Mapping[str,
         table[name] = pa.array([None if value is None else str(value)] * count, pa.string())
     with replacing(path) as temporary:
         pq.write_table(pa.table(table), temporary)
-
-
-def _sweep(out: Path) -> None:
-    """Take away what killed processes have left half-written."""
-    for path in [*out.glob(".*.tmp"), *(out / IMAGES).glob(".*.tmp")]:
-        number = path.name.split(".")[-3]
-        try:
-            if number.isdigit():
-                os.kill(int(number), 0)
-        except ProcessLookupError:
-            path.unlink(missing_ok=True)
-        except OSError:  # another user's process: alive
-            continue
 
 
 def _images(outcome: Outcome, out: Path, progress: Progress) -> None:

@@ -15,7 +15,7 @@ from hierbench.cleaning.probe import Probes
 from hierbench.cleaning.roles import Cast
 from hierbench.cleaning.select import Decision, Findings, Negative, Rules
 from hierbench.cleaning.sources import LEVELS, Source, check_apart
-from hierbench.cleaning.stages import CHUNK, Asking, Batch, Item, neighbours
+from hierbench.cleaning.stages import CHUNK, Asking, Inquiry, Item, neighbours
 from hierbench.data.images import decode
 from hierbench.errors import UsageError
 from hierbench.progress import Progress, Quiet
@@ -33,7 +33,7 @@ class Outcome:
 
     source: Source
     rules: Rules
-    asked: dict[str, Batch]  # verify, order, images, captions, rerank, follows, implies
+    asked: dict[str, Inquiry]  # verify, order, images, captions, rerank, follows, implies
     findings: Findings
     decisions: tuple[Decision, ...]
     pool: tuple[Negative, ...]
@@ -91,18 +91,6 @@ class Waiting:
     missing: int
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """What a stage would still ask."""
-
-    stage: str
-    role: str
-    calls: int  # answers needed in all; `at_most` where the stage before decides
-    missing: int
-    at_most: bool
-    seconds: float | None  # None: nobody has measured how quick the answers come
-
-
 def clean(
     source: Source,
     cast: Cast,
@@ -114,7 +102,7 @@ def clean(
     top_images: int = TOP_IMAGES,
     chunk: int = CHUNK,
     progress: Progress | None = None,
-    team: Team | None = None,
+    team: Alone | None = None,
     probe: bool = True,
 ) -> Outcome | Waiting:
     """Ask what is missing and select; `Waiting` where a stage needs answers of other shards. Nothing is written but
@@ -131,7 +119,7 @@ def clean(
     players = {role: getattr(cast, role) for role in ROLES}
     probes = Probes(players, asking.answers(), probe)
 
-    def answered(stage: str, role: str, *batches: Batch) -> Waiting | None:
+    def answered(stage: str, role: str, *batches: Inquiry) -> Waiting | None:
         if any(batch.share(shard) for batch in batches):
             probes.before(role)
         for batch in batches:
@@ -164,7 +152,7 @@ def clean(
 
 def _ask(
     asking: Asking, answered: Callable[..., Waiting | None]
-) -> Waiting | tuple[dict[str, Batch], Findings]:
+) -> Waiting | tuple[dict[str, Inquiry], Findings]:
     """All stages: the batches, answered, by name, and what they say; `Waiting` for the first that lacks answers."""
     source = asking.source
     seen, told = asking.verify()
@@ -205,74 +193,6 @@ def _check_readable(source: Source, items: Sequence[Item], progress: Progress) -
         for item in items:
             decode(item.build(), f"{source.dataset.images.ids[item.group]} of {source.dataset.name}")
             advance(1)
-
-
-def estimate(
-    source: Source,
-    cast: Cast,
-    out: Path,
-    *,
-    top_captions: int = TOP_CAPTIONS,
-    top_images: int = TOP_IMAGES,
-    timed: int = 0,
-    probe: bool = True,
-    processes: int = 1,
-    progress: Progress | None = None,
-) -> list[Estimate]:
-    """What `clean` would still ask, stage by stage, and how long that takes at the pace of earlier answers.
-
-    `timed`: ask so many missing items of every kind first (and keep the answers), to measure the pace; roles are probed
-    before, as for `clean`. How many pairs are reranked is known within bounds, how many captions are related only at
-    most.
-    """
-    check_apart(source, Path(out))
-    asking = Asking(source, cast, Path(out) / ANSWERS, top_captions, top_images)
-    seen, told = asking.verify()
-    images, captions = asking.embed()
-    known = images.missing == [] == captions.missing
-    if known:  # then it is known what is reranked, and once that is done, what is related
-        near = neighbours(source, images.values(), captions.values(), top_captions, top_images)
-        pairs = list(zip(near.image.tolist(), near.caption.tolist(), strict=True))
-    else:
-        pairs = [
-            (image, (7 * image + step) % len(source.captions))
-            for image in range(len(images.items))
-            for step in range(top_captions)
-        ]
-    rerank = asking.rerank(pairs)
-    related, done = [(0, c) for c in range(len(source.captions))], known and not rerank.missing + seen.missing
-    if done:
-        verify = seen.values().reshape(-1, LEVELS)
-        related = select.to_relate(source, verify, near, rerank.values())
-    finest = source.chains[:, -1].tolist()
-    relate = asking.relate((s, finest[s], c) for s, c in related)
-    back = asking.relate((s, c, finest[s]) for s, c in related)
-    if timed:
-        probes = Probes({role: getattr(cast, role) for role in ROLES}, asking.answers(), probe)
-        by_role = {"verifier": (seen, told, relate), "embedder": (images, captions), "reranker": (rerank,)}
-        for role, batches in by_role.items():
-            if any(batch.missing for batch in batches):
-                probes.before(role)
-            for batch in batches:
-                batch.ask((0, 1), progress or Quiet(), min(CHUNK, timed), timed)
-    most = len(images.items) * top_captions + len(captions.items) * top_images
-    rows = [
-        ("verify: captions of images", "verifier", [seen], None),
-        ("verify: order of captions", "verifier", [told], None),
-        ("embed: images", "embedder", [images], None),
-        ("embed: captions", "embedder", [captions], None),
-        ("rerank: captions of others", "reranker", [rerank], None if known else most),
-        ("relate: what fits to what is told", "verifier", [relate, back], None if done else 2 * most),
-    ]
-    found = []
-    for stage, role, batches, bound in rows:
-        answers, title = batches[0].answers, batches[0].title
-        calls = bound or len({item.key for batch in batches for item in batch.items})
-        missing = bound or len({item.key for batch in batches for item in batch.missing})
-        pace = answers.pace(title)
-        seconds = None if pace is None else pace * missing / processes
-        found.append(Estimate(stage, role, calls, missing, bound is not None, seconds))
-    return found
 
 
 # ---------------------------------------------------------------------------------------------- several processes

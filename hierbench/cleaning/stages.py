@@ -26,6 +26,7 @@ from hierbench.progress import Progress
 
 STAGES = ("verify", "embed", "rerank", "relate")
 CHUNK = 32  # items a call: what a kill may lose
+LENGTHENED = 0.02  # by which a unit vector's length may differ from 1: half precision
 
 Call = Callable[[Sequence[Any]], np.ndarray]
 
@@ -40,7 +41,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Batch:
+class Inquiry:
     """Items of one kind, the answers to them, and who answers."""
 
     title: str
@@ -103,9 +104,25 @@ class Batch:
             raise EncodingError(f"{self.title}: {who} gave answers that are not finite")
         if self.probabilities and (rows.min() < 0 or rows.max() > 1):
             raise EncodingError(f"{self.title}: {who} gave {rows.min()} to {rows.max()}, not probabilities")
-        if not self.probabilities and abs(np.linalg.norm(rows, axis=1) - 1).max() > 0.02:
+        if not self.probabilities and abs(np.linalg.norm(rows, axis=1) - 1).max() > LENGTHENED:
             raise EncodingError(f"{self.title}: {who} gave embeddings that are not of length 1")
         return rows
+
+
+def _is_probability(content: bytes) -> bool:
+    """Whether bytes can be an answer of verifier or reranker: float64, one or (with a share) two, in [0, 1]."""
+    if len(content) not in (8, 16):
+        return False
+    numbers = np.frombuffer(content, np.float64)
+    return bool(((numbers >= 0) & (numbers <= 1)).all())
+
+
+def _is_direction(content: bytes) -> bool:
+    """Whether bytes can be an answer of the embedder: float32, a vector of length 1."""
+    if not content or len(content) % 4:
+        return False
+    with np.errstate(all="ignore"):
+        return bool(abs(np.linalg.norm(np.frombuffer(content, np.float32)) - 1) <= LENGTHENED)
 
 
 class Asking:
@@ -117,7 +134,7 @@ class Asking:
         self._opened: dict[tuple[str, str], Answers] = {}
         self._image = lru_cache(maxsize=256)(source.dataset.images.read)
 
-    def verify(self) -> tuple[Batch, Batch]:
+    def verify(self) -> tuple[Inquiry, Inquiry]:
         """Every sample's image with its captions, (samples x LEVELS); neighbouring captions, (samples x 3)."""
         dataset = self.source.dataset
         seen = [
@@ -132,7 +149,7 @@ class Asking:
         ]
         return self._verifying("verify: captions of images", seen), self._verifying("verify: order", told)
 
-    def embed(self) -> tuple[Batch, Batch]:
+    def embed(self) -> tuple[Inquiry, Inquiry]:
         """Every image and every distinct caption."""
         role, hashes = self.cast.embedder, self.source.image_hashes
         answers = self._answers("embed", role)
@@ -145,11 +162,11 @@ class Asking:
             for i, caption in enumerate(self.source.captions)
         ]
         return (
-            Batch("embed: images", tuple(images), answers, lambda x: role.embed_images(x), False),
-            Batch("embed: captions", tuple(texts), answers, lambda x: role.embed_texts(x), False),
+            Inquiry("embed: images", tuple(images), answers, lambda x: role.embed_images(x), False),
+            Inquiry("embed: captions", tuple(texts), answers, lambda x: role.embed_texts(x), False),
         )
 
-    def rerank(self, pairs: Iterable[tuple[int, int]]) -> Batch:
+    def rerank(self, pairs: Iterable[tuple[int, int]]) -> Inquiry:
         """(image, caption) places."""
         role, source = self.cast.reranker, self.source
         items = tuple(
@@ -161,9 +178,9 @@ class Asking:
             for image, caption in pairs
         )
         answers = self._answers("rerank", role)
-        return Batch("rerank: captions of others", items, answers, lambda x: role.relevance(x), True)
+        return Inquiry("rerank: captions of others", items, answers, lambda x: role.relevance(x), True)
 
-    def relate(self, pairs: Iterable[tuple[int, int, int]]) -> Batch:
+    def relate(self, pairs: Iterable[tuple[int, int, int]]) -> Inquiry:
         """(sample, specific, general): captions by place."""
         captions = self.source.captions
         items = [
@@ -172,19 +189,21 @@ class Asking:
         ]
         return self._verifying("relate: what fits to what is told", items)
 
-    def _verifying(self, title: str, items: list[Item]) -> Batch:
+    def _verifying(self, title: str, items: list[Item]) -> Inquiry:
         role = self.cast.verifier
 
         def call(asked: Sequence[Question]) -> np.ndarray:
             with_share = getattr(role, "probability_and_share", None)
             return with_share(asked) if with_share else role.probability_of_yes(asked)
 
-        return Batch(title, tuple(items), self._answers("verify", role), call, True)
+        return Inquiry(title, tuple(items), self._answers("verify", role), call, True)
 
     def _answers(self, kind: str, role: Any) -> Answers:
         key = (kind, repr(sorted(role.identity.items(), key=str)))
         if key not in self._opened:
-            self._opened[key] = Answers(self.folder, kind, role.identity)
+            even = kind == "embed"
+            usable = _is_direction if even else _is_probability
+            self._opened[key] = Answers(self.folder, kind, role.identity, usable, even)
         return self._opened[key]
 
     def answers(self) -> dict[str, Answers]:

@@ -41,7 +41,7 @@ from hierbench.cli.options import (
     ProtocolName,
     option,
 )
-from hierbench.errors import CheckpointError, OutputError, ServerError, UsageError
+from hierbench.errors import CheckpointError, HierbenchError, OutputError, ServerError, UsageError
 
 app = sub_app("Clean caption chains: the benchmark that PEP runs on.")
 
@@ -199,7 +199,12 @@ def report(
     names = models or [entry.name for entry in list_models() if entry.builtin]
     if not names:
         raise UsageError("no model is built in: name at least one")
-    known = {"protocol": protocol.value, "device": device, "offline": offline, "progress": choose()}
+    known: dict[str, Any] = {
+        "protocol": protocol.value,
+        "device": device,
+        "offline": offline,
+        "progress": choose(),
+    }
     sessions = [Session.open(name, **known) for name in names]
     rows = reports.pep(folder, sessions, locations(data, data_dir), protocol=protocol.value)
     try:
@@ -235,6 +240,7 @@ def _clean(
     top_images: int, shard, chunk: int | None, dry_run: bool, probe: int, no_probe: bool, as_json: bool,
 ) -> None:  # fmt: skip
     from hierbench.cleaning import output, pipeline
+    from hierbench.cleaning.estimate import estimate
     from hierbench.engine import distributed
     from hierbench.progress import Quiet, choose
 
@@ -261,14 +267,10 @@ def _clean(
     if chunk is None:  # servers are kept busy: a request to the reranker takes many pairs
         chunk = max(pipeline.CHUNK, 16 * concurrency) if backend is Backend.server else pipeline.CHUNK
     progress = choose() if distributed.rank() == 0 else Quiet()
-    options = {"top_captions": top_captions, "top_images": top_images, "progress": progress}
+    options: dict[str, Any] = {"top_captions": top_captions, "top_images": top_images, "progress": progress}
     if dry_run:
-        _tell_estimate(
-            pipeline.estimate(
-                source, cast, out, timed=probe, probe=not no_probe, processes=share[1], **options
-            ),
-            as_json,
-        )
+        found = estimate(source, cast, out, timed=probe, probe=not no_probe, processes=share[1], **options)
+        _tell_estimate(found, as_json)
         return
     team = pipeline.Team() if world > 1 else pipeline.Alone()
     try:
@@ -320,53 +322,75 @@ def _cast(
 
     A cast that cannot be reached is known by its `answers`, if it has given any: enough where nothing is left to ask.
     """
-    from hierbench.cleaning.roles import Absent, Cast
-
     if backend is Backend.oracle:
-        from hierbench.cleaning import oracle
-        from hierbench.miniature.noise import noisy_chains
-
-        about = source.about
-        if about["dataset"] != "miniature-noisy":
-            raise UsageError(
-                "--backend oracle: nobody knows the truth of photographs; choose another backend"
-            )
-        if given := [f"--{role}" for role, name in names.items() if name]:
-            raise UsageError(f"--backend oracle plays all roles itself: leave out {', '.join(given)}")
-        return oracle.cast(noisy_chains(about["count"], about["share"], about["seed"]))
+        return _oracle(source, names)
     if backend is Backend.adapter:
-        from hierbench.cleaning.adapter_roles import AdapterRole
-        from hierbench.engine.device import resolve_device
-        from hierbench.models.reference import load_model
-
-        given = [name for name in names.values() if name]
-        if not given:
-            raise UsageError("--backend adapter: name a model, --verifier NAME; it plays the other roles too")
-        known, place = labelled(source), resolve_device(device)
-        options = {} if dtype == "auto" else {"dtype": dtype}
-        made = {
-            name: AdapterRole(load_model(name, device=place, **options), source.fit, known)
-            for name in dict.fromkeys(given)
-        }
-        return Cast(**{role: made[name or given[0]] for role, name in names.items()})
-    from hierbench.cleaning.backends import open_cast, remembered
-
-    asked = dict(zip(names, (VERIFIER, EMBEDDER, RERANKER), strict=True)) | {
-        r: n for r, n in names.items() if n
+        return _adapters(source, labelled, names, device, dtype)
+    options: dict[str, Any] = {
+        "concurrency": concurrency,
+        "timeout": timeout,
+        "retries": retries,
+        **_urls(base_url),
     }
-    options = {"concurrency": concurrency, "timeout": timeout, "retries": retries, **_urls(base_url)}
     if backend is Backend.transformers:
         from hierbench.engine.device import resolve_device
 
         options = {"device": resolve_device(device), "dtype": dtype, "batch_size": batch_size}
+    return _judges(backend.value, names, options, dtype, answers, fetch)
+
+
+def _oracle(source, names: dict[str, str | None]):
+    from hierbench.cleaning import oracle
+    from hierbench.miniature.noise import noisy_chains
+
+    about = source.about
+    if about["dataset"] != "miniature-noisy":
+        raise UsageError("--backend oracle: nobody knows the truth of photographs; choose another backend")
+    if given := [f"--{role}" for role, name in names.items() if name]:
+        raise UsageError(f"--backend oracle plays all roles itself: leave out {', '.join(given)}")
+    return oracle.cast(noisy_chains(about["count"], about["share"], about["seed"]))
+
+
+def _adapters(source, labelled, names: dict[str, str | None], device: str, dtype: str):
+    from hierbench.cleaning.adapter_roles import AdapterRole
+    from hierbench.cleaning.roles import Cast
+    from hierbench.engine.device import resolve_device
+    from hierbench.models.reference import load_model
+
+    given = [name for name in names.values() if name]
+    if not given:
+        raise UsageError("--backend adapter: name a model, --verifier NAME; it plays the other roles too")
+    known, place = labelled(source), resolve_device(device)
+    options: dict[str, Any] = {} if dtype == "auto" else {"dtype": dtype}
+    made: dict[str, Any] = {
+        name: AdapterRole(load_model(name, device=place, **options), source.fit, known)
+        for name in dict.fromkeys(given)
+    }
+    return Cast(**{role: made[name or given[0]] for role, name in names.items()})
+
+
+def _judges(
+    backend: str,
+    names: dict[str, str | None],
+    options: dict[str, Any],
+    dtype: str,
+    answers: Path,
+    fetch: bool,
+):
+    from hierbench.cleaning.backends import open_cast, remembered
+    from hierbench.cleaning.roles import Absent
+
+    asked: dict[str, Any] = dict(zip(names, (VERIFIER, EMBEDDER, RERANKER), strict=True)) | {
+        role: name for role, name in names.items() if name
+    }
     try:
-        cast = open_cast(backend.value, **asked, **options, fetch=fetch)
+        cast = open_cast(backend, **asked, **options, fetch=fetch)
         absent = [asked[role] for role in names if isinstance(getattr(cast, role), Absent)]
-        error = CheckpointError(f"not on this machine: {', '.join(absent)}")
+        error: HierbenchError = CheckpointError(f"not on this machine: {', '.join(absent)}")
     except (ServerError, CheckpointError) as reason:
         cast, absent, error = None, [], reason
     if cast is None or absent:
-        kept = remembered(answers, backend.value, asked, dtype, error)
+        kept = remembered(answers, backend, asked, dtype, error)
         if kept is not None:
             return kept
     if cast is None:
@@ -380,13 +404,9 @@ def _urls(given: list[str] | None) -> dict[str, Any]:
     """--base-url once, or ROLE=URL for each role."""
     if not given:
         return {}
-    pairs = [
-        tuple(text.split("=", 1))
-        for text in given
-        if text.split("=", 1)[0] in ("verifier", "embedder", "reranker")
-    ]
-    if len(pairs) == len(given):
-        return {"base_url": dict(pairs)}
+    parts = [text.partition("=") for text in given]
+    if all(role in ("verifier", "embedder", "reranker") and equals for role, equals, _ in parts):
+        return {"base_url": {role: url for role, _, url in parts}}
     if len(given) > 1:
         raise UsageError(
             "--base-url: give one URL for all roles, or ROLE=URL for verifier, embedder and reranker"

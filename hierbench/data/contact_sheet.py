@@ -86,7 +86,7 @@ def _lines(texts: list[str]) -> list[str]:
 
 
 @functools.cache
-def _font() -> ImageFont.ImageFont:
+def _font() -> ImageFont.FreeTypeFont:
     """matplotlib's DejaVu, which has more than Latin letters."""
     import matplotlib
 

@@ -196,7 +196,7 @@ class CaptionChains:
 AnyDataset = Classification | MultiLabel | Retrieval | CaptionChains
 
 
-def subset(images: ImageSource, rows: Sequence[int]) -> Subset:
+def subset(images: ImageSource, rows: Sequence[int] | np.ndarray) -> Subset:
     """The images at the given positions."""
     return Subset(images, tuple(images.ids[row] for row in rows))
 

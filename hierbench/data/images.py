@@ -148,7 +148,7 @@ def _turn(image: Image.Image) -> Image.Transpose | None:
     with contextlib.suppress(
         Exception
     ):  # an EXIF block that cannot be parsed says nothing about the orientation
-        return _TURNS.get(image.getexif().get(ExifTags.Base.Orientation))
+        return _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
     return None
 
 

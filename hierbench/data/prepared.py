@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from hierbench.data.datasets import AnyDataset, CaptionChains, Classification, MultiLabel, Retrieval
 from hierbench.data.manifests import Manifest
 from hierbench.errors import DataError
+from hierbench.files import regular_file
 
 NAME = "prepared"
 RECORD = "dataset.json"
@@ -82,6 +83,9 @@ class Info(_Strict):
     classes: dict[str, str] | None = None  # id -> name in prompts, where the manifest has none
     shards: tuple[Shard, ...] = Field(min_length=1)
 
+
+DECODER_ERRORS = (OSError, ValueError, LookupError, TypeError, OverflowError, MemoryError, RuntimeError)
+"""What pyarrow raises on damaged files: besides `pyarrow.ArrowException`."""
 
 KINDS = {
     "classification": Classification,
@@ -222,7 +226,7 @@ class PreparedImages:
                     self._groups.popitem(last=False)
             self._groups.move_to_end((shard, group))
             return self._groups[shard, group], row - starts[group]
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, *DECODER_ERRORS) as error:
             raise DataError(_unreadable(path, error)) from error
 
     def _begin(self) -> None:
@@ -240,7 +244,7 @@ class PreparedImages:
     def __eq__(self, other):
         return isinstance(other, PreparedImages) and self.__getstate__() == other.__getstate__()
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]  # compared by content, which is too much to hash
 
 
 def _columns(folder: Path, info: Info) -> dict[str, list[Any]]:
@@ -252,16 +256,35 @@ def _columns(folder: Path, info: Info) -> dict[str, list[Any]]:
     for shard in info.shards:
         path = folder / shard.name
         try:
-            file = pq.ParquetFile(path, memory_map=True)
+            file = pq.ParquetFile(regular_file(path, "shard"), memory_map=True)
             names = [name for name in file.schema_arrow.names if name != "image"]
             tables.append(file.read(columns=names, use_threads=False))
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, *DECODER_ERRORS) as error:
             raise DataError(_unreadable(path, error)) from error
         if not file.schema_arrow.equals(schema(info.kind, "ignored" in names)):
             raise DataError(_unreadable(path, "other columns"))
         if tables[-1].num_rows != shard.rows:
             raise DataError(_unreadable(path, f"{tables[-1].num_rows} rows instead of {shard.rows}"))
+        try:
+            tables[-1].validate(full=True)
+            if any(_has_nulls(column.combine_chunks()) for column in tables[-1].columns):
+                raise DataError(_unreadable(path, "values are missing"))
+        except (pa.ArrowException, *DECODER_ERRORS) as error:
+            raise DataError(_unreadable(path, error)) from error
     return pa.concat_tables(tables).to_pydict()
+
+
+def _has_nulls(values: Any) -> bool:
+    """Whether a value of an array, or a part of one, is missing."""
+    import pyarrow as pa
+
+    if isinstance(values, pa.ChunkedArray):
+        return any(_has_nulls(chunk) for chunk in values.chunks)
+    if values.null_count:
+        return True
+    if pa.types.is_list(values.type):
+        return _has_nulls(values.flatten())
+    return pa.types.is_struct(values.type) and any(map(_has_nulls, values.flatten()))
 
 
 def _unreadable(path: Path, error: object) -> str:
@@ -326,8 +349,8 @@ def annotation(record: AnyDataset) -> dict[str, list[Any]]:
         return {"captions": captions, "caption_rows": rows}
     samples: list[list[dict[str, Any]]] = [[] for _ in range(count)]
     chains = zip(record.sample_ids, record.captions, record.owner.tolist(), strict=True)
-    for row, (sample_id, captions, image) in enumerate(chains):
-        samples[image].append({"row": row, "id": sample_id, "captions": list(captions)})
+    for row, (sample_id, levels, image) in enumerate(chains):
+        samples[image].append({"row": row, "id": sample_id, "captions": list(levels)})
     return {"samples": samples}
 
 
@@ -347,7 +370,7 @@ def schema(kind: str, ignored: bool = False):
 
 
 def _names_of(matrix: np.ndarray, class_ids: Sequence[str]) -> list[list[str]]:
-    return [[class_ids[label] for label in np.flatnonzero(row)] for row in matrix]
+    return [[class_ids[label] for label in np.flatnonzero(row).tolist()] for row in matrix]
 
 
 # ---------------------------------------------------------------------------------------------- fingerprints

@@ -25,6 +25,7 @@ class Radial:
     precision: np.ndarray  # (N,) distinct predicted strings that are the image's own, as a share
     recall: np.ndarray  # (N,) share of the four levels at which some own caption is among the predictions
     tau: np.ndarray  # (S,) Kendall's tau of the four radii
+    ties: np.ndarray  # (S,) share of the six pairs of levels whose radii are equal
     predicted: np.ndarray  # (N, steps) row of the predicted caption among the 4 S, −1 where the pool has none
     radius: np.ndarray  # (S, 4)
     owner: np.ndarray  # (S,)
@@ -37,7 +38,9 @@ class Radial:
         )
 
 
-def hierarcaps(geometry: Geometry, image, caption, owner, texts, root, steps: int = 50) -> dict[str, float]:
+def hierarcaps(
+    geometry: Geometry, image, caption, owner, texts, root, steps: int = 50, protocol: str = "released"
+) -> dict[str, float]:
     """Radial retrieval of a chain of captions: {"precision", "recall", "d_corr"}, fractions.
 
     `image` (N, D) tangent features; `caption` (S, 4, D), or (4 S, D) in the same order, those of the four
@@ -52,11 +55,12 @@ def hierarcaps(geometry: Geometry, image, caption, owner, texts, root, steps: in
     at any level), `recall` the share of the four levels at which the caption of any of its samples is among
     them, both averaged over images. `d_corr` is Kendall's tau between the four radii of a sample and their
     levels, averaged over samples; equal radii count as rightly ordered, as the released evaluator's stable
-    sort has it. Strings are stripped of surrounding white space; equal strings are one.
+    sort has it, or order nothing (0) under the protocol `corrected`. Strings are stripped of surrounding white
+    space; equal strings are one.
 
     Raises MetricError on other shapes, non-finite features, an owner out of range, an image without a sample.
     """
-    outcome = radial_retrieval(geometry, image, caption, owner, texts, root, steps)
+    outcome = radial_retrieval(geometry, image, caption, owner, texts, root, steps, protocol=protocol)
     return bootstrap.value(outcome.statistic(), len(outcome.precision))
 
 
@@ -70,6 +74,7 @@ def radial_retrieval(
     steps: int = 50,
     *,
     removed: np.ndarray | None = None,
+    protocol: str = "released",
 ) -> Radial:
     """The outcomes behind `hierarcaps`, image by image and sample by sample.
 
@@ -78,6 +83,8 @@ def radial_retrieval(
     """
     if steps < 1:
         raise MetricError(f"steps must be at least 1, got {steps}")
+    if protocol not in ("released", "corrected"):
+        raise MetricError(f"no protocol {protocol!r}: released or corrected")
     image = _checks.features(image, "image features")
     caption = _checks.features(_flat(caption), "caption features")
     string = _string_numbers(texts, len(caption))
@@ -110,7 +117,8 @@ def radial_retrieval(
     return Radial(
         precision=(guessed & own).sum(1) / guessed.sum(1),
         recall=found.mean(1),
-        tau=_order_tau(radii),
+        tau=_order_tau(radii, protocol),
+        ties=np.mean([radii[:, i] == radii[:, j] for i, j in combinations(range(LEVELS), 2)], axis=0),
         predicted=predicted,
         radius=radii,
         owner=owner,
@@ -154,10 +162,12 @@ def _removed(removed: np.ndarray | None, owner: np.ndarray, images: int, caption
     return torch.from_numpy(removed)
 
 
-def _order_tau(radius: np.ndarray) -> np.ndarray:
-    """Kendall's tau (S,) of each row (S, 4) with increasing order; ties count as ordered."""
-    ordered = [radius[:, i] <= radius[:, j] for i, j in combinations(range(LEVELS), 2)]
-    return 2 * np.mean(ordered, axis=0) - 1
+def _order_tau(radius: np.ndarray, protocol: str) -> np.ndarray:
+    """Kendall's tau (S,) of each row (S, 4) with increasing order; a tie counts as ordered (`released`) or 0."""
+    pairs = [(radius[:, i], radius[:, j]) for i, j in combinations(range(LEVELS), 2)]
+    if protocol == "released":
+        return 2 * np.mean([inner <= outer for inner, outer in pairs], axis=0) - 1
+    return np.mean([np.sign(outer - inner) for inner, outer in pairs], axis=0, dtype=np.float64)
 
 
 def _flat(caption) -> Tensor:

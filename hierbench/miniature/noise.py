@@ -10,7 +10,7 @@ import numpy as np
 from hierbench.data.datasets import CaptionChains
 from hierbench.errors import UsageError
 from hierbench.miniature.captions import Caption, Meaning, captions, chain, is_true
-from hierbench.miniature.datasets import CHAINED, MiniatureImages, retrieval_scenes, scene_by_id
+from hierbench.miniature.datasets import CHAINED, MiniatureImages, retrieval_scenes
 from hierbench.miniature.draws import Draws
 from hierbench.miniature.scenes import Scene
 from hierbench.miniature.vocabulary import BY_NAME, COLOURS, KINDS
@@ -71,11 +71,6 @@ def noisy_chains(count: int = CHAINED, share: float = SHARE, seed: str = SEED) -
     )
     meanings = {caption.text: caption.meaning for made in planted for caption in made}
     return NoisyChains(dataset, tuple(faults), meanings)
-
-
-def truth(image_id: str, meaning: Meaning) -> bool:
-    """Whether a meaning is true of the scene with this id."""
-    return is_true(meaning, scene_by_id(image_id))
 
 
 def labelled_pairs(

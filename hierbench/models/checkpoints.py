@@ -45,11 +45,11 @@ def checkpoint(entry: ModelEntry, offline: bool = False) -> Path:
     """
     with _checkpoint_errors():
         if entry.builtin:
-            return _from_package(entry)
+            return _from_package(entry, entry.builtin)
         if entry.url:
-            return _from_url(entry, offline)
+            return _from_url(entry, entry.url, offline)
         if entry.repo and entry.file:
-            return _from_hub(entry, offline)
+            return _from_hub(entry, entry.repo, entry.file, offline)
         if entry.repo:
             return hub_snapshot(entry.repo, entry.revision, offline)
     raise CheckpointError(f"model {entry.name}: its catalog entry says neither url, repo nor builtin")
@@ -83,8 +83,8 @@ def hub_offline(offline: bool) -> Iterator[None]:
 # ------------------------------------------------------------------------------------------ the three sources
 
 
-def _from_package(entry: ModelEntry) -> Path:
-    path = Path(str(resources.files("hierbench"))) / entry.builtin
+def _from_package(entry: ModelEntry, builtin: str) -> Path:
+    path = Path(str(resources.files("hierbench"))) / builtin
     if not path.is_file():
         raise CheckpointError(
             f"model {entry.name}: {path} is missing from the installation, reinstall hierbench"
@@ -92,18 +92,18 @@ def _from_package(entry: ModelEntry) -> Path:
     return path
 
 
-def _from_url(entry: ModelEntry, offline: bool) -> Path:
-    target = _folder(entry) / Path(urlsplit(entry.url).path).name
-    if offline and not usable(target, entry.url, _expected(entry), target):
+def _from_url(entry: ModelEntry, url: str, offline: bool) -> Path:
+    target = _folder(entry) / Path(urlsplit(url).path).name
+    if offline and not usable(target, url, _expected(entry), target):
         raise CheckpointError(_offline(entry, target))
-    return download(entry.url, target, _expected(entry))
+    return download(url, target, _expected(entry))
 
 
-def _from_hub(entry: ModelEntry, offline: bool) -> Path:
+def _from_hub(entry: ModelEntry, repo: str, file: str, offline: bool) -> Path:
     from huggingface_hub import constants, hf_hub_download
 
-    what, recorded_at = f"{entry.repo}/{entry.file}", _folder(entry) / entry.file
-    get = partial(hf_hub_download, entry.repo, entry.file, revision=entry.revision, local_files_only=offline)
+    what, recorded_at = f"{repo}/{file}", _folder(entry) / file
+    get = partial(hf_hub_download, repo, file, revision=entry.revision, local_files_only=offline)
     path = Path(ask_hub(what, get))
     if usable(path, str(path), _expected(entry), recorded_at):
         return path

@@ -102,6 +102,7 @@ def drawn_images() -> list[Image.Image]:
 def _check_card(card: Any, found: list[str]) -> bool:
     """Whether the card's numbers are such that the rest can be probed."""
     wrong = []
+    value: Any
     for name, kinds in CARD_TYPES.items():
         value = getattr(card, name, ...)
         if value is ...:
@@ -109,7 +110,7 @@ def _check_card(card: Any, found: list[str]) -> bool:
         elif not isinstance(value, kinds) or isinstance(value, bool):
             expected = " or ".join(kind.__name__ for kind in kinds)
             wrong.append(f"card.{name} is of type {type(value).__name__}, not {expected}")
-        elif int in kinds and value < 1:
+        elif isinstance(value, int) and value < 1:
             wrong.append(f"card.{name} is not positive")
         elif name in ("name", "family", "source", "preprocessing") and not value:
             wrong.append(f"card.{name} is empty")

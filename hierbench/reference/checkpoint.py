@@ -9,6 +9,7 @@ import warnings
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -206,11 +207,12 @@ def with_token_rows(state: Mapping[str, Tensor], token_ids: Iterable[int]) -> di
 def _with_whole_vocabulary(state: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
     state = dict(state)
     ids, rows = state.pop(TOKEN_IDS), state.get(TOKEN_WEIGHT)
-    fits = rows is not None and ids.ndim == 1 and rows.ndim == 2 and len(rows) == len(ids) > 0
     layer = state.get("textual.resblocks.0.attn.in_proj_weight")  # bounds the width by what the file holds
-    fits = fits and layer is not None and layer.shape == (3 * rows.shape[1], rows.shape[1])
     if (
-        not fits
+        rows is None
+        or layer is None
+        or not (ids.ndim == 1 and rows.ndim == 2 and len(rows) == len(ids) > 0)
+        or layer.shape != (3 * rows.shape[1], rows.shape[1])
         or ids.dtype not in (torch.int32, torch.int64)
         or not 0 <= int(ids.min()) <= int(ids.max()) < VOCABULARY
     ):
@@ -221,7 +223,7 @@ def _with_whole_vocabulary(state: Mapping[str, Tensor], where: str) -> dict[str,
     return state
 
 
-def _dimensions(state: Mapping[str, Tensor], where: str) -> dict:
+def _dimensions(state: Mapping[str, Tensor], where: str) -> dict[str, Any]:
     """Arguments of `DualEncoder.create` that the shapes of a state dict stand for."""
 
     def shape(key: str, ndim: int) -> torch.Size:

@@ -19,6 +19,7 @@ from hierbench.errors import UnknownNameError, UsageError, one_line
 from hierbench.reference.dual_encoder import DualEncoder
 from hierbench.reference.model import ReferenceModel
 from hierbench.reference.objectives import build_terms
+from hierbench.reference.objectives.own import beside
 from hierbench.reference.schema import ReferenceConfig
 from hierbench.yaml_files import parse_yaml, read_yaml
 
@@ -48,6 +49,8 @@ def resolve(config: str | Path | Mapping[str, Any], overrides: Sequence[str] = (
     values = _values(config)
     for override in overrides:
         _override(values, override)
+    if "objective" in values:
+        values["objective"] = beside(values["objective"], Path())
     try:
         resolved = ReferenceConfig(**values)
     except ValidationError as error:
@@ -96,6 +99,8 @@ def _values(config: str | Path | Mapping[str, Any], seen: tuple[str, ...] = ()) 
     elif Path(config).suffix in (".yaml", ".yml"):
         values = read_yaml(config, "config", UsageError)
         folder = Path(config).parent
+        if "objective" in values:
+            values["objective"] = beside(values["objective"], folder)
     else:
         hint = _hint(str(config), packaged())
         raise UnknownNameError(

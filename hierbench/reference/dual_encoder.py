@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import torch
+from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from hierbench.contracts import Geometry
@@ -30,9 +31,14 @@ class DualEncoder(nn.Module):
     `layout` says which learned scalars there are, and so in what geometry the features lie: see `layouts`.
     """
 
+    pixel_mean: Tensor
+    pixel_std: Tensor
+    visual_alpha: nn.Parameter
+    textual_alpha: nn.Parameter
+
     def __init__(
         self,
-        visual: nn.Module,
+        visual: VisionTransformer,
         textual: TextTransformer,
         embed_dim: int,
         layout: Layout,
@@ -70,10 +76,10 @@ class DualEncoder(nn.Module):
         text: str = "L12_W512",
         embed_dim: int = 512,
         image_size: int | None = None,
-        vision_sizes: dict | None = None,
+        vision_sizes: Mapping[str, Any] | None = None,
         vocabulary: int = VOCABULARY,
         context: int = CONTEXT,
-        **options,
+        **options: Any,
     ) -> DualEncoder:
         """A new model from names: any timm ViT (`vision_sizes`: embed_dim, depth, patch_size, mlp_ratio replace its
         own) and a text tower such as L12_W512. `options` go to the constructor. Raises UsageError for bad names.
@@ -94,7 +100,8 @@ class DualEncoder(nn.Module):
     @property
     def image_size(self) -> int:
         """Side of the square that `encode_image` reads, pixels."""
-        return self.visual.patch_embed.img_size[0]
+        embed: Any = self.visual.patch_embed
+        return embed.img_size[0]
 
     def scales(self) -> dict[str, Tensor]:
         """The logit scales by entry, as factors that carry gradient."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Any
 
 import timm
 import torch
@@ -33,15 +34,22 @@ def image_heads(width: int) -> int:
     return 12 if width == 384 else text_heads(width)
 
 
+SIZES = ("embed_dim", "depth", "patch_size", "mlp_ratio")
+"""What can replace a ViT's own sizes. timm takes much more, and would fetch weights for some of it."""
+
+
 def vision_tower(
-    name: str = "vit_small_patch16_224", *, image_size: int | None = None, **sizes
+    name: str = "vit_small_patch16_224", *, image_size: int | None = None, **sizes: Any
 ) -> VisionTransformer:
     """A timm ViT as the lineage uses it: (B, 3, H, W) normalised pixels -> (B, width) class-token features.
 
-    `name` is any ViT of timm; `sizes` (embed_dim, depth, patch_size, mlp_ratio) replace its own. The number of heads
+    `name` is any ViT of timm; `sizes`, of the keys in SIZES, replace its own. The number of heads
     follows the width, because checkpoints do not hold it. Positions are fixed, not learned.
-    Raises UsageError for a name that timm does not have and for a width that cannot be split into heads.
+    Raises UsageError for a name that timm does not have, another key, and a width that cannot be split into heads.
     """
+    for key in sizes:
+        if key not in SIZES:
+            raise UsageError(f"no size {key!r} of an image tower: choose {', '.join(SIZES)}")
     sizes |= {} if image_size is None else {"img_size": image_size}
     sizes |= {"num_classes": 0, "global_pool": "token", "class_token": True, "norm_layer": nn.LayerNorm}
     if name not in timm.list_models("vit_*"):
@@ -50,7 +58,7 @@ def vision_tower(
         if "embed_dim" not in sizes:
             with torch.device("meta"):
                 sizes["embed_dim"] = timm.create_model(name, **sizes).embed_dim
-        tower = timm.create_model(name, num_heads=image_heads(sizes["embed_dim"]), **sizes)
+        tower: Any = timm.create_model(name, num_heads=image_heads(sizes["embed_dim"]), **sizes)
     except (AssertionError, RuntimeError, TypeError, ValueError) as error:
         raise UsageError(f"timm's {name} cannot be built as an image tower: {error}") from error
     if getattr(tower, "pos_embed", None) is not None:
@@ -68,13 +76,13 @@ def vision_tower(
 class ClassTokenBlock(VisionBlock):
     """The last layer of a tower, for the class token alone: (B, N, W) -> (B, 1, W). Nothing else of it is read."""
 
-    def forward(self, x: Tensor, attn_mask: None = None, is_causal: bool = False) -> Tensor:
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
         """timm's, with one query an image: no other row of the attention, the output or the MLP is computed."""
         x = x[:, :1] + self.drop_path1(self.ls1(self._attend(self.norm1(x))))
         return x + self.drop_path2(self.ls2(self.mlp(self.norm2(x))))
 
     def _attend(self, y: Tensor) -> Tensor:
-        attn = self.attn
+        attn: Any = self.attn
         parts = [attn.qkv.out_features // 3, attn.qkv.out_features * 2 // 3]
         weight = attn.qkv.weight.split(parts)
         bias = (None, None) if attn.qkv.bias is None else attn.qkv.bias.split(parts)
@@ -168,7 +176,8 @@ class TextTransformer(nn.Module):
         x = self.token_embed(batch.tokens) + F.embedding(batch.positions, self.posit_embed)
         for block in self.resblocks[:-1]:
             x = block(x, batch.groups)
-        return self.ln_final(self.resblocks[-1].at_ends(x, batch.groups))[batch.order]
+        last: Any = self.resblocks[-1]
+        return self.ln_final(last.at_ends(x, batch.groups))[batch.order]
 
 
 def pack_step(device: torch.device) -> int:

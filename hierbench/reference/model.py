@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -46,13 +47,15 @@ class ReferenceModel(nn.Module):
         self.needs_parts = any(item in PARTS for weighted in terms for item in weighted.term.items)
         self._check()
 
-    def state_dict(self, *args, **options) -> dict[str, Tensor]:
+    def state_dict(self, *args: Any, **options: Any) -> Any:
         """The encoder's: names and shapes of the released checkpoints."""
         return self.encoder.state_dict(*args, **options)
 
-    def load_state_dict(self, state_dict: Mapping[str, Tensor], strict: bool = True, **options):
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
         """Load weights in the released layout."""
-        return self.encoder.load_state_dict(state_dict, strict=strict, **options)
+        return self.encoder.load_state_dict(state_dict, strict=strict, assign=assign)
 
     def encode(self, pixels: Tensor, texts: Sequence[Sequence[int]] | Pack) -> tuple[Tensor, Tensor]:
         """(R, 3, H, W) in [0, 1] and R token sequences -> two (R, D) features before the learned scale, float32
@@ -76,7 +79,7 @@ class ReferenceModel(nn.Module):
         """
         encoder = self.encoder
         count = len(image) if part_valid is None else len(part_valid)
-        parts = {}
+        parts: dict[str, Any] = {}
         if self.needs_parts:
             if part_valid is None:
                 raise UsageError(
@@ -93,8 +96,9 @@ class ReferenceModel(nn.Module):
             }
         scales = {name: scale.clamp(max=MAX_LOGIT_SCALE) for name, scale in encoder.scales().items()}
         geometry = encoder.geometry()
-        points = {}
-        for name, features in (("image", image), ("text", text)):
+        points: dict[str, Any] = {}
+        items: tuple[tuple[Literal["image", "text"], Tensor], ...] = (("image", image), ("text", text))
+        for name, features in items:
             features = features.to(torch.float32 if features.device.type == "mps" else torch.float64)
             lifted = geometry.lift(encoder.tangents(features, name))
             points[name] = gather(lifted[:count])
@@ -111,12 +115,12 @@ class ReferenceModel(nn.Module):
         if len(pixels) != len(captions):
             raise UsageError(f"a batch needs one caption per image, got {len(captions)} for {len(pixels)}")
         if self.needs_parts and batch.part_images is not None:
-            valid = _valid_parts(batch)
-            pixels = torch.cat([pixels, batch.part_images.transpose(0, 1).flatten(0, 1)])
+            part_images, part_captions, valid = _parts(batch)
+            pixels = torch.cat([pixels, part_images.transpose(0, 1).flatten(0, 1)])
             captions += [
                 row[slot] if slot < len(row) else ""
                 for slot in range(valid.shape[1])
-                for row in batch.part_captions
+                for row in part_captions
             ]
         image, text = self.encode(pixels, tokenize(captions))
         return self.objective(image, text, valid)
@@ -124,7 +128,7 @@ class ReferenceModel(nn.Module):
     def _check(self) -> None:
         layout = self.encoder.layout
         for term in (weighted.term for weighted in self.terms):
-            if term.needs_cones and not self.encoder.spec.geometry.has_cones:
+            if term.needs_cones and not self.encoder.geometry().has_cones:
                 raise UsageError(f"a {term.label} term needs hyperbolic space, and layout {layout} has none")
             missing = term.temperatures - self.encoder.spec.temperatures.keys()
             if missing:
@@ -140,11 +144,17 @@ class ReferenceModel(nn.Module):
         return logged | {name: value.detach() for name, value in self.encoder.curvatures().items()}
 
 
-def _valid_parts(batch: Batch) -> Tensor:
-    """(B, N) bool: which part slots of a batch are real."""
+def _parts(batch: Batch) -> tuple[Tensor, Sequence[Sequence[str]], Tensor]:
+    """A batch's part images and captions, and (B, N) bool: which part slots are real."""
     images, captions, valid = batch.part_images, batch.part_captions, batch.part_valid
     count = len(batch.images)
-    if captions is None or images.ndim != 5 or len(images) != count or len(captions) != count:
+    if (
+        images is None
+        or captions is None
+        or images.ndim != 5
+        or len(images) != count
+        or len(captions) != count
+    ):
         raise UsageError(
             f"parts of {count} samples need part_images ({count}, N, 3, H, W) and {count} lists of part_captions"
         )
@@ -160,4 +170,4 @@ def _valid_parts(batch: Batch) -> Tensor:
         )
     if (valid & ~told).any():
         raise UsageError("part_valid marks a part that has no caption: give a string for every valid slot")
-    return valid.to(device=images.device, dtype=torch.bool)
+    return images, captions, valid.to(device=images.device, dtype=torch.bool)

@@ -9,6 +9,7 @@ import zipfile
 
 import pytest
 
+from hierbench.acquire import archives
 from hierbench.acquire.archives import is_archive, unpack
 from hierbench.errors import DataError, OutputError
 
@@ -217,3 +218,86 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "out").write_text("a file")
     with pytest.raises(OutputError, match="cannot be unpacked into"):
         unpack(make_zip(tmp_path / "x.zip"), tmp_path / "out")
+
+
+# ------------------------------------------------------------------------------------------ decompression bombs
+
+
+@pytest.fixture
+def small_limits(monkeypatch):
+    """64 KiB and 50 times the archive's size."""
+    monkeypatch.setattr(archives, "SLACK", 64 << 10)
+
+
+def written(folder):
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+ZEROS = bytes(8 << 20)
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"), [("x.zip", None), ("x.tgz", "w:gz"), ("x.tar.bz2", "w:bz2"), ("x.txz", "w:xz")]
+)
+def test_bombs_are_refused_before_they_are_written(tmp_path, small_limits, name, mode):
+    files = {"0.jpg": b"fine"} | {f"{k}.bin": ZEROS for k in range(1, 4)}
+    archive = make_tar(tmp_path / name, files, mode) if mode else make_zip(tmp_path / name, files)
+    assert archive.stat().st_size < 100_000
+    with pytest.raises(
+        DataError, match=r"may be a decompression bomb: it holds .*more than 0 MiB and 50 times"
+    ):
+        unpack(archive, tmp_path / "out")
+    assert written(tmp_path / "out") <= len(b"fine")
+
+
+def test_a_zip_whose_members_share_their_bytes(tmp_path, small_limits):
+    """Each entry of the index points at the same compressed data, as in bombs that need no nesting."""
+    archive = make_zip(tmp_path / "x.zip", {"a": bytes(40_000)})
+    with zipfile.ZipFile(archive, "a") as opened:
+        (info,) = [info for info in opened.infolist() if info.filename == "a"]
+        for number in range(200):
+            twin = zipfile.ZipInfo(f"{number}")
+            for name in ("header_offset", "CRC", "compress_size", "file_size", "compress_type"):
+                setattr(twin, name, getattr(info, name))
+            opened.filelist.append(twin)
+        opened._didModify = True
+    with pytest.raises(DataError, match="may be a decompression bomb"):
+        unpack(archive, tmp_path / "out")
+
+
+def test_headers_padding_and_holes_count_as_well(tmp_path, small_limits):
+    import gzip
+
+    padded = gzip.compress(make_tar(tmp_path / "x.tar", {"a": b"a"}).read_bytes() + ZEROS)
+    header = tarfile.TarInfo("a")
+    header.type, header.size = tarfile.XHDTYPE, len(ZEROS)
+    claimed = gzip.compress(header.tobuf(tarfile.USTAR_FORMAT) + ZEROS)
+    for number, content in enumerate((padded, claimed)):
+        archive = tmp_path / f"{number}.tgz"
+        archive.write_bytes(content)
+        with pytest.raises(DataError, match="may be a decompression bomb: it holds more than"):
+            unpack(archive, tmp_path / "out")
+    sparse = tarfile.TarInfo("a")
+    sparse.type, sparse.size = tarfile.GNUTYPE_SPARSE, 0
+    buffer = bytearray(sparse.tobuf(tarfile.GNU_FORMAT))
+    buffer[483:495] = b"%011o\0" % (1 << 32)  # the size with its holes: 4 GiB
+    buffer[148:156] = b" " * 8
+    buffer[148:156] = b"%06o\0 " % sum(buffer)
+    (tmp_path / "hole.tar").write_bytes(buffer + bytes(1024))
+    with pytest.raises(DataError, match=r"it holds 4,294,967,296 bytes, more than"):
+        unpack(tmp_path / "hole.tar", tmp_path / "out")
+
+
+def test_far_more_members_than_the_dataset_has_images(tmp_path):
+    archive = make_tar(tmp_path / "x.tar", {f"{k}": b"" for k in range(50)})
+    assert unpack(archive, tmp_path / "a", most_files=51) == 50  # and the folder
+    with pytest.raises(DataError, match="has more than 20 members, far more than the dataset has images"):
+        unpack(archive, tmp_path / "b", most_files=20)
+    assert len(list((tmp_path / "b").iterdir())) < 20
+
+
+def test_tables_that_compress_well_are_no_bombs(tmp_path):
+    table = "\n".join(f"{k},a photo of a dog,http://x/{k}.jpg" for k in range(100_000)).encode()
+    archive = make_zip(tmp_path / "x.zip", {"a.csv": table})
+    assert len(table) > 7 * archive.stat().st_size
+    assert unpack(archive, tmp_path / "out") == 1

@@ -1,6 +1,9 @@
 """Exports that other programs read; contact sheets; pixel fingerprints of two sources of one dataset."""
 
+import os
 import shutil
+import subprocess
+import sys
 import tarfile
 from dataclasses import replace
 
@@ -347,8 +350,29 @@ def test_an_export_keeps_what_sets_it_apart(layouts, tmp_path):
         assert (len(back.images.ids), back.variant) == (len(data.images.ids), "sorted-split")
 
 
+def test_several_labels_of_others_do_not_say_what_to_ignore(layouts, tmp_path):
+    """CLIP Benchmark's shards of VOC have no third value for difficult objects: another figure; they are not read."""
+    voc = opened("voc2007", layouts.build("voc2007", tmp_path / "v").folder)
+    export(voc, "wds", tmp_path / "out")
+    assert opened("voc2007", tmp_path / "out").ignored.tolist() == voc.ignored.tolist()
+    (tmp_path / "out" / "variant.txt").unlink()
+    with pytest.raises(DataError, match=r"has no ImageSets/Main/test\.txt"):
+        opened("voc2007", tmp_path / "out")
+
+
 def test_captions_keep_all_but_their_line_feeds(layouts, tmp_path):
     flickr = opened("flickr30k", layouts.build("flickr30k", tmp_path / "f").folder)
     odd = ("a\u2028b\x0bc\x85d", " two\r\nlines\n", *flickr.captions[2:])
     export(replace(flickr, captions=odd), "wds", tmp_path / "out")
     assert opened("flickr30k", tmp_path / "out").captions[:2] == ("a\u2028b\x0bc\x85d", " two lines")
+
+
+def test_what_killed_exports_left_is_swept(food, layouts, tmp_path):
+    child = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True
+    )
+    dead = int(child.stdout)
+    for number in (dead, os.getppid()):
+        layouts.put(tmp_path / f".out.{number}.exporting" / "x", b"x")
+    export(food, "wds", tmp_path / "out")
+    assert [path.name for path in tmp_path.glob(".*.exporting")] == [f".out.{os.getppid()}.exporting"]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +20,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from hierbench.acquire import prepare
+from hierbench.acquire import counting, prepare, shards
 from hierbench.acquire.verify import verify
 from hierbench.cache import cache_dir
 from hierbench.data import manifests, prepared
@@ -104,7 +105,7 @@ def test_a_folder_prepared_reads_as_the_folder_did(source):
 
 
 def test_the_bytes_do_not_depend_on_the_number_of_processes(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepare, "SHARD_ROWS", 5)
+    monkeypatch.setattr(shards, "SHARD_ROWS", 5)
     made = [prepare.prepare("tiny", [source], tmp_path / f"w{n}", workers=n).folder for n in (1, 3)]
     names = [sorted(path.name for path in folder.iterdir()) for folder in made]
     assert names[0] == names[1] == ["dataset.json", *(f"images-{n:05d}.parquet" for n in range(3))]
@@ -114,7 +115,7 @@ def test_the_bytes_do_not_depend_on_the_number_of_processes(source, tmp_path, mo
 
 def test_the_fingerprint_knows_neither_order_nor_shards_but_every_bit(source, tmp_path, monkeypatch, layouts):
     first = prepare.prepare("tiny", [source], tmp_path / "1").info
-    monkeypatch.setattr(prepare, "SHARD_ROWS", 1)
+    monkeypatch.setattr(shards, "SHARD_ROWS", 1)
     assert prepare.prepare("tiny", [source], tmp_path / "2").info.fingerprint == first.fingerprint
     (source / "cat" / "00.jpg").rename(source / "cat" / "0.jpg")
     moved = prepare.prepare("tiny", [source], tmp_path / "3").info
@@ -217,16 +218,16 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from hierbench.data import manifests
-from hierbench.acquire import prepare
+from hierbench.acquire import prepare, shards
 manifests.register_manifest(sys.argv[1])
-prepare.SHARD_ROWS = 2
-make, seen = prepare._make_shard, []
+shards.SHARD_ROWS = 2
+make, seen = shards._make_shard, []
 def count_and_die(*arguments):
     if len(seen) == 3:
         os.kill(os.getpid(), 9)
     seen.append(make(*arguments))
     return seen[-1]
-prepare._make_shard = count_and_die
+shards._make_shard = count_and_die
 prepare.prepare("tiny", [Path(sys.argv[2])], Path(sys.argv[3]))
 """
 
@@ -248,9 +249,9 @@ def test_a_killed_preparation_counts_as_nothing_and_goes_on(source, tmp_path, mo
     content = finished[1].read_bytes()
     finished[1].write_bytes(content[:-1] + b"?")  # the disk lied
 
-    monkeypatch.setattr(prepare, "SHARD_ROWS", 2)
-    written, write = [], prepare.write_rows
-    monkeypatch.setattr(prepare, "write_rows", lambda *a: written.append(list(a[-1])) or write(*a))
+    monkeypatch.setattr(shards, "SHARD_ROWS", 2)
+    written, write = [], shards.write_rows
+    monkeypatch.setattr(shards, "write_rows", lambda *a: written.append(list(a[-1])) or write(*a))
     resumed = prepare.prepare("tiny", [source], out)
     assert written == [[2, 3], [6, 7], [8, 9], [10, 11]]
     assert hidden(out.parent) == []
@@ -262,8 +263,8 @@ def test_a_killed_preparation_counts_as_nothing_and_goes_on(source, tmp_path, mo
 
 
 def test_shards_of_another_source_are_not_taken(source, tmp_path, monkeypatch, layouts):
-    monkeypatch.setattr(prepare, "SHARD_ROWS", 2)
-    make, calls = prepare._make_shard, []
+    monkeypatch.setattr(shards, "SHARD_ROWS", 2)
+    make, calls = shards._make_shard, []
 
     def fails(*arguments):
         calls.append(1)
@@ -271,13 +272,13 @@ def test_shards_of_another_source_are_not_taken(source, tmp_path, monkeypatch, l
             raise OSError(28, "No space left on device")
         return make(*arguments)
 
-    monkeypatch.setattr(prepare, "_make_shard", fails)
+    monkeypatch.setattr(shards, "_make_shard", fails)
     with pytest.raises(OutputError, match=r"cannot be written \(No space left on device\): free some"):
         prepare.prepare("tiny", [source], tmp_path / "out")
     assert not (tmp_path / "out").exists()
     shutil.copytree(source, tmp_path / "second")
     layouts.put(tmp_path / "second" / "cat" / "00.jpg", layouts.jpeg(77))
-    monkeypatch.setattr(prepare, "_make_shard", make)
+    monkeypatch.setattr(shards, "_make_shard", make)
     prepare.prepare("tiny", [tmp_path / "second"], tmp_path / "out")
     data = open_dataset("tiny", Locations({"tiny": tmp_path / "out"}))
     assert data.images.read("cat/00.jpg") == layouts.jpeg(77)
@@ -412,11 +413,11 @@ def record(manifest, labels, ids=("a", "b")):
 )
 def test_what_no_part_of_the_dataset_can_be(manifest, labels, ids, reason):
     with pytest.raises(DataError, match=reason):
-        prepare.check(manifest(), record(manifest(), labels, ids))
+        counting.check(manifest(), record(manifest(), labels, ids))
 
 
 def test_an_image_that_is_gone_stops_it(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepare, "SAMPLED", 1)
+    monkeypatch.setattr(shards, "SAMPLED", 1)
     (source / "fish" / "11.jpg").write_bytes(b"")
     with pytest.raises(DataError, match=r"11\.jpg is empty"):
         prepare.prepare("tiny", [source], tmp_path / "out", workers=2)
@@ -590,7 +591,7 @@ def test_the_hub(source, manifest, monkeypatch, tmp_path):
 
 @pytest.fixture
 def made(source, monkeypatch):
-    monkeypatch.setattr(prepare, "SHARD_ROWS", 5)
+    monkeypatch.setattr(shards, "SHARD_ROWS", 5)
     monkeypatch.setattr(prepared, "GROUP_ROWS", 2)
     monkeypatch.setattr(prepared, "GROUPS_KEPT", 2)
     prepare.prepare("tiny", [source])
@@ -724,8 +725,39 @@ def test_memory_stays_with_a_row_group(tmp_path, manifest):
 
     data = Classification("tiny", Images(), np.zeros(24, np.int64), ("cat",), ("cat",), ("{}",))
     with (tmp_path / "x.parquet").open("wb") as file:
-        sink = prepare._Hashing(file)
-        prepare.write_rows(sink, data, "classification", prepared.annotation(data), range(24))
+        sink = shards._Hashing(file)
+        shards.write_rows(sink, data, "classification", prepared.annotation(data), range(24))
     assert tracker.most <= 4
     assert pq.ParquetFile(tmp_path / "x.parquet").num_row_groups == 12
     assert sink.size == (tmp_path / "x.parquet").stat().st_size
+
+
+# ------------------------------------------------------------------------------------------------- leftovers
+
+
+def test_what_dead_preparations_left_is_swept_and_what_lives_is_not(source, tmp_path, layouts):
+    data = tmp_path / "data"
+    old = time.time() - prepare.ABANDONED_SECONDS - 60
+    for name in ("dead", "recent", "held", "finished"):
+        layouts.put(data / f".{name}.preparing" / "unpacked" / "1.jpg", b"x")
+        if name in ("dead", "held"):
+            folder = data / f".{name}.preparing"
+            for path in (folder / "unpacked" / "1.jpg", folder / "unpacked", folder):
+                os.utime(path, (old, old))
+    layouts.put(data / "finished" / prepared.RECORD, "{}")
+    with prepare._alone(data / "held"):
+        prepare.prepare("tiny", [source], data / "tiny")
+        left = sorted(path.name for path in data.glob(".*.preparing"))
+    assert left == [".held.preparing", ".recent.preparing"]
+    layouts.put(data / ".tiny.preparing" / "old" / "x", b"x")  # its preparation came to an end
+    assert not prepare.prepare("tiny", [source], data / "tiny").fresh
+    assert sorted(path.name for path in data.glob(".*.preparing")) == [".recent.preparing"]
+
+
+def test_a_bomb_among_archives_leaves_nothing(source, tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("cat/0.jpg", bytes(80 << 20))
+    with pytest.raises(DataError, match=r"x\.zip may be a decompression bomb") as caught:
+        prepare.prepare("tiny", [tmp_path / "x.zip"], tmp_path / "data" / "tiny")
+    one_line(caught)
+    assert hidden(tmp_path / "data") == []

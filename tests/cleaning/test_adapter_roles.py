@@ -74,13 +74,14 @@ def test_it_plays_all_roles(role):
 
 def test_probabilities_follow_the_truth(role, noisy, source):
     from hierbench.metrics.entailment import entailment
-    from hierbench.miniature.noise import truth
+    from hierbench.miniature.captions import is_true
+    from hierbench.miniature.datasets import scene_by_id
 
     asked, true = [], []
     for name, chain in zip(source.dataset.images.ids, source.dataset.captions, strict=True):
         content = source.dataset.images.read(name)
         asked += [Question(questions.describes(caption), content) for caption in chain]
-        true += [truth(name, noisy.meanings[caption]) for caption in chain]
+        true += [is_true(noisy.meanings[caption], scene_by_id(name)) for caption in chain]
     answers = role.probability_of_yes(asked)
     assert answers.min() >= 0
     assert answers.max() <= 1

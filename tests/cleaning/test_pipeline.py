@@ -8,6 +8,7 @@ import pytest
 
 import hierbench.files
 from hierbench.cleaning import answers, pipeline, sources
+from hierbench.cleaning.estimate import estimate
 from hierbench.cleaning.oracle import cast as cast_of
 from hierbench.cleaning.roles import Cast
 from hierbench.cleaning.select import Rules
@@ -183,14 +184,14 @@ def test_shards_in_folders_of_their_own_are_merged(clean, counting, contents, tm
 
 def test_the_estimate_counts_what_is_left(clean, source, counting, tmp_path):
     cast, role = counting()
-    before = pipeline.estimate(source, cast, tmp_path)
+    before = estimate(source, cast, tmp_path)
     assert role.asked == 0
     assert [e.seconds for e in before] == [None] * 6
-    probed = pipeline.estimate(source, cast, tmp_path, timed=4)
+    probed = estimate(source, cast, tmp_path, timed=4)
     assert 0 < role.asked <= 24
     assert all(e.seconds is not None for e in probed)
     clean(tmp_path, cast)
-    after = pipeline.estimate(source, cast, tmp_path)
+    after = estimate(source, cast, tmp_path)
     assert [e.missing for e in after] == [0] * 6
     assert [e.at_most for e in before] == [False, False, False, False, True, True]
     assert all(a.calls <= b.calls for a, b in zip(after, before, strict=True))

@@ -3,8 +3,9 @@
 from typing import NamedTuple
 
 import pytest
+from typer.main import get_command
 
-from hierbench.cli import main
+from hierbench.cli import app, main
 
 
 class Done(NamedTuple):
@@ -28,3 +29,21 @@ def hierbench(capsys, monkeypatch, tmp_path):
         return Done(stop.value.code, *capsys.readouterr())
 
     return command
+
+
+@pytest.fixture(scope="session")
+def commands():
+    """Every command of the program: ("data", "verify") -> what typer made of it."""
+    return _commands(get_command(app), ())
+
+
+def _commands(group, words):
+    found = {}
+    context = group.make_context("hierbench", [], resilient_parsing=True)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if hasattr(command, "list_commands"):
+            found |= _commands(command, (*words, name))
+        else:
+            found[*words, name] = command
+    return found

@@ -4,26 +4,7 @@ import re
 from collections import defaultdict
 
 import pytest
-from typer.main import get_command
 
-from hierbench.cli import app
-
-
-def commands(group=None, words=()):
-    """Every command of the program: ("data", "verify") -> what typer made of it."""
-    found = {}
-    group = group or get_command(app)
-    context = group.make_context("hierbench", [], resilient_parsing=True)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        if hasattr(command, "list_commands"):
-            found |= commands(command, (*words, name))
-        else:
-            found[*words, name] = command
-    return found
-
-
-COMMANDS = commands()
 TAKEN = {
     "--out": "run; train; analyze *; data prepare; data show; data export; data grit-prepare; clean hierarcaps; "
     "clean miniature; clean merge; leaderboard build; miniature show",
@@ -45,9 +26,9 @@ def options(command):
     return [param for param in command.params if param.param_type_name == "option" and param.name != "help"]
 
 
-def test_a_spelling_means_the_same_in_every_command():
+def test_a_spelling_means_the_same_in_every_command(commands):
     meanings = defaultdict(lambda: defaultdict(list))
-    for words, command in COMMANDS.items():
+    for words, command in commands.items():
         for option in options(command):
             told = re.sub(r" \(.*?\)", "", option.help)  # in parentheses stands the command's own default
             meaning = told, option.metavar, option.multiple, option.is_flag, tuple(sorted(option.opts))
@@ -58,29 +39,29 @@ def test_a_spelling_means_the_same_in_every_command():
 
 
 @pytest.mark.parametrize("spelling", TAKEN)
-def test_an_option_is_taken_wherever_it_makes_sense(spelling):
+def test_an_option_is_taken_wherever_it_makes_sense(commands, spelling):
     for entry in TAKEN[spelling].split("; "):
         noun, _, verb = entry.partition(" ")
-        matching = [w for w in COMMANDS if w[0] == noun and (verb in ("", "*") or w[1] == verb)]
+        matching = [w for w in commands if w[0] == noun and (verb in ("", "*") or w[1] == verb)]
         assert matching, entry
         for words in matching:
-            assert any(spelling in option.opts for option in options(COMMANDS[words])), (words, spelling)
+            assert any(spelling in option.opts for option in options(commands[words])), (words, spelling)
 
 
-def test_a_model_is_positional_everywhere():
-    for words, command in COMMANDS.items():
+def test_a_model_is_positional_everywhere(commands):
+    for words, command in commands.items():
         assert not any({"--model", "--models"} & set(option.opts) for option in options(command)), words
     with_models = {
         words
-        for words, command in COMMANDS.items()
+        for words, command in commands.items()
         if any(param.metavar == "MODEL" for param in command.params if param.param_type_name == "argument")
     }
-    analyses = {words for words in COMMANDS if words[0] == "analyze"}
+    analyses = {words for words in commands if words[0] == "analyze"}
     assert with_models == {("run",), ("errata",), ("clean", "report"), ("cache", "export")} | analyses
 
 
-def test_every_option_says_what_it_does():
-    for words, command in COMMANDS.items():
+def test_every_option_says_what_it_does(commands):
+    for words, command in commands.items():
         for option in options(command):
             assert option.help, (words, option.opts)
             assert option.help.endswith("."), (words, option.opts)

@@ -3,7 +3,7 @@ import pytest
 
 from hierbench import metrics
 from hierbench.errors import MetricError
-from hierbench.metrics.hierarchy import hierarchy_items
+from hierbench.metrics.hierarchy import hierarchy_items, zero_based_items
 from hierbench.taxonomy import Taxonomy, imagenet1k
 
 #       root
@@ -35,6 +35,13 @@ def test_by_hand():
     assert table["recall"] == pytest.approx([1, 1, 2 / 3, 1 / 3, 1])
     figures = metrics.hierarchy([0, 1, 2, 3, 0], [0, 0, 0, 0, 3], TREE)
     assert figures == pytest.approx({name: np.mean(column) for name, column in table.items()})
+
+
+def test_zero_based_distances_by_hand():
+    """Paths P(p) = {p, b, a, root}, P(q) = {q, b, a, root}, P(c) = {c, a, root}, P(d) = {d, root}."""
+    table = zero_based_items(predicted=[0, 1, 2, 3, 0], true=[0, 0, 0, 0, 3], taxonomy=TREE)
+    assert table["lca_symmetric"].tolist() == [0, 1, 2, 3, 3]
+    assert table["jaccard_distance"] == pytest.approx([0, 1 - 3 / 5, 1 - 2 / 5, 1 - 1 / 5, 1 - 1 / 5])
 
 
 def test_against_sets_on_imagenet():

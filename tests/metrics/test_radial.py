@@ -134,6 +134,19 @@ def test_collapsed_radii():
     assert figures == pytest.approx({"precision": 0.5, "recall": 0.125, "d_corr": 1.0})
 
 
+def test_ties_order_nothing_where_the_protocol_is_corrected():
+    """Radii 1, 1, 3, 2: pairs in order 1 < 3, 1 < 2, 1 < 3, 1 < 2; against it 3 > 2; one tie. Six pairs in all."""
+    caption = np.zeros((1, 4, 2), np.float32)
+    caption[0, :, 0] = [1, 1, 3, 2]
+    chain = (Lorentz(1.0), caption[:, 3], caption, [0], list("abcd"), None)
+    found = {protocol: radial_retrieval(*chain, protocol=protocol) for protocol in ("released", "corrected")}
+    assert [float(outcome.ties[0]) for outcome in found.values()] == pytest.approx([1 / 6, 1 / 6])
+    assert float(found["released"].tau[0]) == pytest.approx((5 - 1) / 6)
+    assert float(found["corrected"].tau[0]) == pytest.approx((4 - 1) / 6)
+    with pytest.raises(MetricError, match="no protocol 'mine'"):
+        radial_retrieval(*chain, protocol="mine")
+
+
 def test_counts_are_repetitions():
     outcome = radial_retrieval(Sphere(), *case(8))
     [counts] = bootstrap.draws(6, resamples=40)

@@ -118,3 +118,10 @@ def test_a_text_tower_by_name():
     assert len(tower.resblocks) == 3
     assert tower.posit_embed.shape == (20, 128)
     assert tower([[98, 4, 99], [98, 99]]).shape == (2, 128)
+
+
+@pytest.mark.parametrize("key", ["pretrained", "img_size", "checkpoint_path"])
+def test_only_sizes_replace_a_vits_own(key):
+    """timm would fetch weights for the first and read a file for the last."""
+    with pytest.raises(UsageError, match=f"no size '{key}' of an image tower: choose embed_dim, depth"):
+        vision_tower("vit_tiny_patch16_224", image_size=32, **{key: 1})

@@ -253,10 +253,33 @@ def test_hierarcaps_is_the_metric_of_its_embeddings(chains, embed):
             dataset.captions,
             embeddings.texts([""])[0],
         )
-        assert values(scores) == pytest.approx(expected)
+        assert values(scores) == pytest.approx(expected | {"tied": 0})
+        assert scores.degenerate == {}
         assert scores.n == 4
         assert scores.items["samples"]["image_id"] == [f"00{image}.jpg" for image in dataset.owner]
         assert np.mean(scores.items["samples"]["tau"]) == pytest.approx(expected["d_corr"])
+
+
+@pytest.mark.parametrize(("protocol", "d_corr"), [("released", 1.0), ("corrected", 0.0)])
+def test_a_collapsed_model_never_wins_hierarcaps(chains, embed, protocol, d_corr):
+    """All captions at one point: every pair of radii ties, which says nothing of their order."""
+    dataset = chains([0, 1, 2])
+    task = registry.under("hierarcaps", protocol)
+    embeddings = embed(task.requests(dataset))
+    embeddings.text_features[1:] = embeddings.text_features[1]  # all but the root
+    scores = task.score(LORENTZ, embeddings, dataset)
+    assert (values(scores)["d_corr"], values(scores)["tied"]) == (d_corr, 1.0)
+    assert "100.0 % of the pairs of radii tie" in scores.degenerate["d_corr"]
+
+
+def test_scores_that_are_all_the_same_are_degenerate(chains, embed):
+    dataset = chains([0, 1, 2], POOL)
+    task = registry.task("pep-v1")
+    embeddings = embed(task.requests(dataset))
+    embeddings.text_features[:] = embeddings.image_features[:] = 0.5
+    assert set(task.score(LORENTZ, embeddings, dataset).degenerate.values()) == {
+        "all pairs have the same score"
+    }
 
 
 @pytest.mark.parametrize("name", ["pep-v1-radial", "hierarcaps"])

@@ -7,14 +7,9 @@ one image are neighbours in the order of work, and the image goes through the vi
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import inspect
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,24 +18,23 @@ import transformers
 from torch import Tensor, nn
 
 from hierbench.cleaning.backends import prompts
+from hierbench.cleaning.backends.qwen3_folder import (
+    EXPECTED,
+    check_fit,
+    find,
+    is_elsewhere,
+    quietly,
+    read_config,
+    read_processor,
+)
 from hierbench.cleaning.backends.yes_no import Tally, probability, spelled
 from hierbench.cleaning.roles import Absent, Cast, Pair, Question
 from hierbench.data.images import decode
 from hierbench.engine.device import resolve_device
 from hierbench.errors import CheckpointError, DataError, EncodingError, UsageError, one_line
-from hierbench.models import checkpoints
 
-KIND, WHOLE = "qwen3_vl", "Qwen3VLForConditionalGeneration"  # `model_type` and `architectures` in config.json
-EXPECTED = {
-    "verifier": "Qwen3-VL such as Qwen/Qwen3-VL-8B-Instruct",
-    "embedder": "Qwen3-VL-Embedding such as Qwen/Qwen3-VL-Embedding-8B",
-    "reranker": "Qwen3-VL-Reranker such as Qwen/Qwen3-VL-Reranker-8B",
-}
 BATCH_SIZES = {"cuda": 32, "mps": 4, "cpu": 4}
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
-HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
-WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
-SETTINGS = ("*.json", "*.jinja", "*.txt")  # configuration, tokenizer, image processor, chat template
 
 
 def cast(
@@ -54,14 +48,14 @@ def cast(
     if dtype not in DTYPES:
         raise UsageError(f"dtype {dtype!r} is not offered: choose auto, {', '.join(DTYPES)}")
     how = (device, dtype, batch_size or BATCH_SIZES[kind], Seat())
-    kinds = {"verifier": QwenVerifier, "embedder": QwenEmbedder, "reranker": QwenReranker}
+    kinds: dict[str, Any] = {"verifier": QwenVerifier, "embedder": QwenEmbedder, "reranker": QwenReranker}
     return Cast(
         **{
             role: Absent(
                 {"model": models[role], "backend": "transformers", "dtype": dtype},
                 CheckpointError(f"{models[role]} is not on this machine"),
             )
-            if not fetch_models and _is_elsewhere(models[role])
+            if not fetch_models and is_elsewhere(models[role])
             else kind(Qwen(models[role], role, *how))
             for role, kind in kinds.items()
         }
@@ -228,13 +222,13 @@ class Qwen:
 
     def __init__(self, name: str, role: str, device: str, dtype: str, batch_size: int, seat: Seat):
         self.role, self.device, self.dtype, self.batch_size = role, torch.device(device), dtype, batch_size
-        self.folder, title, revision = _find(name, role)
-        config = _config(self.folder, role)
-        self.processor = _processor(self.folder)
+        self.folder, title, revision = find(name, role)
+        config = read_config(self.folder, role)
+        self.processor: Any = read_processor(self.folder)
         self.tokenizer = self.processor.tokenizer
         self.width = config.text_config.hidden_size
         self.image_id = config.image_token_id
-        _check_fit(self.folder, config, self.processor)
+        check_fit(self.folder, config, self.processor)
         self.identity: Mapping[str, Any] = {
             "model": title,
             "revision": revision,
@@ -244,7 +238,7 @@ class Qwen:
         }
         self._seat = seat
         self._body: Any = None
-        self._head: nn.Linear | None = None
+        self._head: Any = None  # a Linear; the embedder has none
         self._rows: dict[tuple[int, ...], Tensor] = {}
         self._seen: dict[bytes, Seen] = {}
 
@@ -252,7 +246,7 @@ class Qwen:
         """Messages under the folder's chat template, with the assistant's turn opened."""
         try:
             return self.processor.apply_chat_template(
-                list(messages), tokenize=False, add_generation_prompt=True
+                [dict(message) for message in messages], tokenize=False, add_generation_prompt=True
             )
         except Exception as error:  # of Jinja, or a template that is not there
             raise CheckpointError(
@@ -314,7 +308,11 @@ class Qwen:
         self, asked: Sequence[tuple[str, bytes | None]], images: Sequence[bytes | None]
     ) -> Tensor:
         self._load()
-        contents = {key: content for key, (_, content) in zip(images, asked, strict=True) if key is not None}
+        contents = {
+            key: content
+            for key, (_, content) in zip(images, asked, strict=True)
+            if key is not None and content is not None
+        }
         self._see(contents)
         seen = [self._seen[key] for key in images if key is not None]
         texts = [
@@ -369,9 +367,9 @@ class Qwen:
             return
         self._seat.take(self)
         whole = self.role != "embedder"  # the embedder has no use for the output layer
-        kind = transformers.Qwen3VLForConditionalGeneration if whole else transformers.Qwen3VLModel
+        kind: Any = transformers.Qwen3VLForConditionalGeneration if whole else transformers.Qwen3VLModel
         try:
-            with _quietly():
+            with quietly():
                 model, report = kind.from_pretrained(
                     self.folder, dtype=DTYPES[self.dtype], local_files_only=True, output_loading_info=True
                 )
@@ -393,120 +391,12 @@ class Qwen:
 
 def _together(seen: Sequence[Seen]) -> Any:
     """Images in the order of their prompts, as the model's forward takes them ready-made."""
-    from transformers.models.qwen3_vl.modeling_qwen3_vl import BaseModelOutputWithDeepstackFeatures
+    from transformers.models.qwen3_vl import modeling_qwen3_vl
 
-    return BaseModelOutputWithDeepstackFeatures(
+    output: Any = (
+        modeling_qwen3_vl.BaseModelOutputWithDeepstackFeatures
+    )  # takes an image's features each as well
+    return output(
         pooler_output=tuple(image.features for image in seen),
         deepstack_features=[tuple(layer) for layer in zip(*(image.deepstack for image in seen), strict=True)],
     )
-
-
-# --------------------------------------------------------------------------------------------------------- folder
-
-
-def _find(name: str, role: str) -> tuple[Path, str, str]:
-    """(the model's folder, what it is called, its revision: the hub's commit, or a hash of the folder's files)."""
-    path = Path(name).expanduser()
-    if path.is_dir():
-        return path, path.resolve().name, _fingerprint(path, role)
-    hub = HUB_NAME.fullmatch(name)
-    if path.exists() or not hub:
-        what = "is a file, no folder" if path.exists() else "is neither a folder nor a hub name ORG/REPO"
-        raise CheckpointError(f"{name} {what}: the {role} is {EXPECTED[role]}")
-    folder = checkpoints.hub_snapshot(hub[1], hub[2])
-    return folder, hub[1], folder.name
-
-
-def _is_elsewhere(name: str) -> bool:
-    """Whether a hub's model has yet to be downloaded."""
-    hub = HUB_NAME.fullmatch(name)
-    if not hub or Path(name).expanduser().exists():
-        return False
-    try:
-        checkpoints.hub_snapshot(hub[1], hub[2], offline=True)
-    except CheckpointError:
-        return True
-    return False
-
-
-def _fingerprint(folder: Path, role: str) -> str:
-    weights = next((found for pattern in WEIGHTS if (found := sorted(folder.glob(pattern)))), None)
-    if not weights:
-        raise CheckpointError(
-            f"{folder} has no weights ({' or '.join(WEIGHTS)}): the {role} is {EXPECTED[role]}"
-        )
-    settings = sorted(file for pattern in SETTINGS for file in folder.glob(pattern))
-    listing = "\n".join(f"{checkpoints.sha256(file)}  {file.name}" for file in [*weights, *settings])
-    return hashlib.sha256(listing.encode()).hexdigest()
-
-
-def _config(folder: Path, role: str) -> transformers.Qwen3VLConfig:
-    try:
-        told = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        kind, built = told.get("model_type"), told.get("architectures") or []
-    except FileNotFoundError:
-        raise CheckpointError(
-            f"{folder} has no config.json, so is no model folder: the {role} is {EXPECTED[role]}"
-        ) from None
-    except (OSError, ValueError, AttributeError) as error:
-        raise CheckpointError(f"{folder / 'config.json'} cannot be read: {one_line(error)}") from error
-    if kind != KIND:
-        raise CheckpointError(f"{folder} holds a model of type {kind!r}: the {role} is {EXPECTED[role]}")
-    if role != "embedder" and built and WHOLE not in built:
-        raise CheckpointError(
-            f"{folder} holds {', '.join(map(str, built))}, which has no layer that says yes or no: the {role} is "
-            f"{EXPECTED[role]}"
-        )
-    if "mm_encoder_outputs" not in inspect.signature(transformers.Qwen3VLModel.forward).parameters:
-        raise UsageError(
-            f"transformers {transformers.__version__} cannot share an image among prompts: "
-            "pip install --upgrade transformers (5.24 is known to), or use --backend server"
-        )
-    try:
-        with _quietly():
-            return transformers.Qwen3VLConfig.from_pretrained(folder, local_files_only=True)
-    except Exception as error:
-        raise CheckpointError(f"{folder / 'config.json'} cannot be read: {one_line(error)}") from error
-
-
-def _processor(folder: Path) -> transformers.Qwen3VLProcessor:
-    try:
-        with _quietly():
-            processor = transformers.Qwen3VLProcessor.from_pretrained(folder, local_files_only=True)
-    except Exception as error:
-        raise CheckpointError(
-            f"the tokenizer or image processor in {folder} cannot be read: {one_line(error)}"
-        ) from error
-    if not processor.chat_template:
-        raise CheckpointError(
-            f"{folder} has no chat template (chat_template.jinja or .json): copy the model's"
-        )
-    return processor
-
-
-def _check_fit(folder: Path, config: transformers.Qwen3VLConfig, processor: Any) -> None:
-    if (
-        processor.image_token_id != config.image_token_id
-        or len(processor.tokenizer) > config.text_config.vocab_size
-    ):
-        raise CheckpointError(
-            f"{folder}: the tokenizer is missing or another model's (image token {processor.image_token_id}, "
-            f"{len(processor.tokenizer)} tokens; config.json says {config.image_token_id}, "
-            f"{config.text_config.vocab_size})"
-        )
-
-
-@contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """Without the library's log lines and bars; what matters reaches the user as an error."""
-    from transformers.utils import logging
-
-    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(before)
-        if bars:
-            logging.enable_progress_bar()

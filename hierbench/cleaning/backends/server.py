@@ -59,7 +59,7 @@ PATHS = {"verifier": "/chat/completions", "embedder": "/embeddings", "reranker":
 START = {  # role -> the command that starts its server
     "verifier": "vllm serve {model}",
     "embedder": "vllm serve {model} --runner pooling",
-    "reranker": "vllm serve {model} --runner pooling --hf_overrides … (see the README)",
+    "reranker": "vllm serve {model} --runner pooling --hf_overrides … (see docs/cleaning.md)",
 }
 HINTS = {  # status -> what to do about it
     401: ": check OPENAI_API_KEY",
@@ -364,7 +364,9 @@ class Server:
     def ask(self, calls: Sequence[Call[T]]) -> list[T]:
         """Answers in the order of the calls; the first that fails for good ends the others. Raises ServerError."""
         found: list[Any] = [None] * len(calls)
-        stop, left, done = threading.Event(), queue.SimpleQueue(), queue.SimpleQueue()
+        stop = threading.Event()
+        left: queue.SimpleQueue[int] = queue.SimpleQueue()
+        done: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = queue.SimpleQueue()
         for place in range(len(calls)):
             left.put(place)
 

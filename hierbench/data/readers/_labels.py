@@ -117,7 +117,7 @@ def _more_than_released(manifest: Manifest, class_ids: Sequence[str]) -> bool:
         expected = dict.fromkeys(manifest.class_ids, expected)
     counted = Counter(class_ids)
     odd = [k for k, count in counted.items() if expected and count > expected[k]]
-    if odd and len(class_ids) == whole:
+    if expected and odd and len(class_ids) == whole:
         raise DataError(
             f"dataset {manifest.name}: the class {odd[0]!r} has {counted[odd[0]]} images, the released split "
             f"{expected[odd[0]]}: labels and classes of this source do not belong together, or it is another split"

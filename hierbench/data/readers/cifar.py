@@ -74,12 +74,13 @@ def read(manifest: Manifest, folder: Path) -> Classification:
     """The test batch. Raises DataError: files missing, cut off or of another kind, labels outside the names."""
     found = _found(manifest, folder)
     if found is None:
-        names = " or ".join(version.batch for version in _versions(manifest))
-        raise DataError(f"dataset {manifest.name}: {folder} has no {names}: unpack the archive there")
+        batches = " or ".join(version.batch for version in _versions(manifest))
+        raise DataError(f"dataset {manifest.name}: {folder} has no {batches}: unpack the archive there")
     root, version = found
     path = needed(manifest, root, version.batch)
     pixels, content = _batch(path, version.label_bytes)
     meta = needed(manifest, root, version.names)
+    labels: Any
     if version.label_bytes:
         labels, names = content, [line for _, line in read_lines(meta, "class names")]
     else:
@@ -110,11 +111,11 @@ def _found(manifest: Manifest, folder: Path) -> tuple[Path, Version] | None:
 def _batch(path: Path, label_bytes: int) -> tuple[np.ndarray, Any]:
     """(n, 3072) uint8 and the labels (binary) or the whole mapping (pickle)."""
     if not label_bytes:
-        content = _unpickled(path)
-        pixels = _entry(content, "data", path)
+        mapping = _unpickled(path)
+        pixels = _entry(mapping, "data", path)
         if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (PIXELS,):
             raise DataError(f"batch {path}: 'data' is not an array of (n, {PIXELS}) bytes: fetch it again")
-        return pixels, content
+        return pixels, mapping
     content = np.frombuffer(read_bytes(path, "batch"), np.uint8)
     size = label_bytes + PIXELS
     if not content.size or content.size % size:

@@ -12,12 +12,13 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hierbench.data.datasets import Classification, Retrieval
 from hierbench.data.manifests import Manifest
+from hierbench.data.prepared import DECODER_ERRORS
 from hierbench.data.readers._files import all_of, subfolders
 from hierbench.data.readers._labels import OTHER_SPLIT, SERVED, by_names, class_ids_of, classification
 from hierbench.data.readers._retrieval import retrieval
@@ -167,15 +168,7 @@ def _guarded(path: Path, read: Callable[[], T]) -> T:
 
     try:
         return read()
-    except (
-        OSError,
-        pa.ArrowException,
-        ValueError,
-        LookupError,
-        TypeError,
-        OverflowError,
-        MemoryError,
-    ) as error:
+    except (pa.ArrowException, *DECODER_ERRORS) as error:
         raise DataError(f"parquet file {path} is damaged ({one_line(error)}): fetch it again") from error
 
 
@@ -189,7 +182,7 @@ def _schema(files: Sequence[Path]) -> pa.Schema:
     """The columns of the first file. Raises DataError where one stands there twice, or another file has others."""
     first = None
     for path in files:
-        schema = _guarded(path, lambda path=path: _opened(path).schema_arrow)
+        schema = _guarded(path, partial(getattr, _opened(path), "schema_arrow"))
         names = schema.names
         if doubled := [name for name in names if names.count(name) > 1]:
             raise DataError(f"parquet file {path} has the column {doubled[0]!r} twice: fetch it again")
@@ -211,7 +204,7 @@ def _table(files: Sequence[Path], columns: list[str]) -> tuple[dict[str, list], 
     places: list[Place] = []
     for number, path in enumerate(files):
         file = _opened(path)
-        found = _guarded(path, lambda file=file: file.read(columns, use_threads=False).to_pydict())
+        found = _guarded(path, partial(_values, file, columns))
         before = len(places)
         for group in range(file.num_row_groups):
             places += [(number, group, row) for row in range(file.metadata.row_group(group).num_rows)]
@@ -224,9 +217,12 @@ def _table(files: Sequence[Path], columns: list[str]) -> tuple[dict[str, list], 
     return rows, places
 
 
+def _values(file: Any, columns: list[str]) -> dict[str, list]:
+    return file.read(columns, use_threads=False).to_pydict()
+
+
 def _content(value: Any) -> bytes | None:
-    image = value.as_py()
-    return image["bytes"] if image is not None else None
+    return value["bytes"].as_py() if value.is_valid else None
 
 
 @lru_cache(maxsize=2)  # without threads: workers may be forks of a process that had some
@@ -258,7 +254,7 @@ def _is_small(kind: pa.DataType) -> bool:
 def _ids(split: str, rows: dict[str, list], count: int) -> tuple[str, ...]:
     for name in FILE_NAMES:
         values = rows.get(name, [])
-        if len(set(values)) == count and all(isinstance(value, str) and value for value in values):
+        if all(isinstance(value, str) and value for value in values) and len(set(values)) == count:
             return tuple(values)
     return tuple(f"{split}/{row:05d}" for row in range(count))
 
@@ -267,7 +263,9 @@ def _captions(manifest: Manifest, rows: dict[str, list], where: str) -> list[lis
     name = next((name for name in CAPTIONS if name in rows), None)
     if name is None:
         raise DataError(f"dataset {manifest.name}: {where} has no column {' or '.join(CAPTIONS)}")
-    found = [[value] if isinstance(value, str) else list(value or ()) for value in rows[name]]
+    found = [
+        value if isinstance(value, list) else [value] if value is not None else [] for value in rows[name]
+    ]
     if not all(isinstance(text, str) for texts in found for text in texts):
         raise DataError(
             f"dataset {manifest.name}: {where}: the column {name} holds other things than captions"

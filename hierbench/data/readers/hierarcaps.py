@@ -133,6 +133,6 @@ def _table(path: Path, columns: Sequence[str]) -> list[tuple[int, dict[str, str]
     for number, row in rows:
         if None in row or None in row.values():
             raise DataError(
-                f"captions file {path}, row {number}: other than {len(reader.fieldnames)} columns"
+                f"captions file {path}, row {number}: other than {len(reader.fieldnames or ())} columns"
             )
     return rows

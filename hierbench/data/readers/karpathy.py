@@ -6,6 +6,7 @@ The entries with `split` = `test` are the released split; captions are the field
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +49,7 @@ def read(manifest: Manifest, folder: Path) -> Retrieval:
     captions: list[str] = []
     owner: list[int] = []
     for row, entry in enumerate(chosen):
-        raw = [sentence.get("raw") if isinstance(sentence, dict) else None for sentence in entry["sentences"]]
+        raw: list[Any] = [s.get("raw") if isinstance(s, dict) else None for s in entry["sentences"]]
         if not raw or not all(isinstance(caption, str) and caption.strip() for caption in raw):
             raise DataError(f"{where}: {entry['filename']} has no captions, or an empty one: fetch it again")
         captions += raw

@@ -50,7 +50,9 @@ def read(manifest: Manifest, folder: Path) -> MultiLabel:
     labels: list[tuple[str, ...]] = []
     for number, row in enumerate(rows, 1):
         if not row["image"] or row["labels"] is None or None in row:
-            raise DataError(f"label table {path}, row {number}: other than {len(reader.fieldnames)} columns")
+            raise DataError(
+                f"label table {path}, row {number}: other than {len(reader.fieldnames or ())} columns"
+            )
         labels.append(tuple(dict.fromkeys(name.strip() for name in row["labels"].split(";") if name.strip())))
     names = sorted({name for found in labels for name in found})
     check_unicode(names, f"label table {path}: the label")

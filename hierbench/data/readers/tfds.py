@@ -25,6 +25,7 @@ from hierbench.files import regular_file
 
 NAME = "tfds"
 DEPTH = 4  # DATASET/CONFIG/VERSION below a data folder
+Bytes = memoryview | bytes
 IMAGE, LABEL = b"image", b"label"
 FILE_NAMES = (b"file_name", b"filename", b"image/file_name", b"image/filename")
 _SHARD = re.compile(r"(?P<dataset>.+)-(?P<split>[a-z_]+)\.tfrecord-(?P<number>\d{5})-of-(?P<count>\d{5})")
@@ -179,14 +180,14 @@ def _examples(shard: Path) -> Iterator[tuple[int, str, int, int]]:
         yield _integer(features[LABEL]), name.decode("utf-8", "replace"), start, length
 
 
-def _features(record: memoryview, shard: Path) -> dict[bytes, tuple[int, bytes]]:
+def _features(record: memoryview, shard: Path) -> dict[bytes, tuple[int, Bytes]]:
     """Feature name -> (kind, serialised list); kind 1 = bytes, 2 = floats, 3 = integers. DataError if damaged."""
-    found: dict[bytes, tuple[int, bytes]] = {}
+    found: dict[bytes, tuple[int, Bytes]] = {}
     try:
-        for _, features in _fields(record):
-            for _, entry in _fields(features):
-                (_, key), (_, feature) = _fields(entry)
-                found[bytes(key)] = next(_fields(feature), (0, b""))
+        for _, features in _messages(record):
+            for _, entry in _messages(features):
+                (_, key), (_, feature) = _messages(entry)
+                found[bytes(key)] = next(_messages(feature), (0, b""))
     except (IndexError, ValueError, TypeError) as error:
         raise DataError(f"shard {shard} has a record that is no tf.train.Example: fetch it again") from error
     if lacking := [key.decode() for key in (IMAGE, LABEL) if found.get(key, (0, b""))[0] not in (1, 3)]:
@@ -196,7 +197,15 @@ def _features(record: memoryview, shard: Path) -> dict[bytes, tuple[int, bytes]]
     return found
 
 
-def _fields(message: memoryview | bytes) -> Iterator[tuple[int, memoryview | int]]:
+def _messages(message: Bytes) -> Iterator[tuple[int, Bytes]]:
+    """As `_fields`, of a message whose fields are messages or strings; ValueError for numbers."""
+    for number, value in _fields(message):
+        if isinstance(value, int):
+            raise ValueError("a number where a message is expected")
+        yield number, value
+
+
+def _fields(message: Bytes) -> Iterator[tuple[int, Bytes | int]]:
     """Number and value of a message's fields: varints as integers, the rest as views on the bytes."""
     at = 0
     while at < len(message):
@@ -216,7 +225,7 @@ def _fields(message: memoryview | bytes) -> Iterator[tuple[int, memoryview | int
         at += size
 
 
-def _varint(message: memoryview | bytes, at: int) -> tuple[int, int]:
+def _varint(message: Bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = message[at]
@@ -226,11 +235,11 @@ def _varint(message: memoryview | bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
-def _strings(feature: tuple[int, bytes]) -> list[memoryview]:
-    return [value for _, value in _fields(feature[1])] or [memoryview(b"")]
+def _strings(feature: tuple[int, Bytes]) -> list[Bytes]:
+    return [value for _, value in _fields(feature[1]) if not isinstance(value, int)] or [b""]
 
 
-def _integer(feature: tuple[int, bytes]) -> int:
+def _integer(feature: tuple[int, Bytes]) -> int:
     """The only integer of a list, packed or not; -1 for an empty list, which no class has."""
     for _, value in _fields(feature[1]):
         number = value if isinstance(value, int) else _varint(value, 0)[0] if len(value) else -1

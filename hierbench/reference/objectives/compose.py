@@ -14,6 +14,7 @@ from hierbench.reference.objectives.contrastive import Contrastive, UncertaintyC
 from hierbench.reference.objectives.embedded import Embedded, Term
 from hierbench.reference.objectives.entailment import AdaptiveEntailment, ConeEntailment, PiecewiseEntailment
 from hierbench.reference.objectives.norm import NormRegulariser
+from hierbench.reference.objectives.own import build_own, call_own, is_own
 
 TERMS: dict[str, type[Term]] = {
     "contrastive": Contrastive,
@@ -35,10 +36,11 @@ class Weighted:
 
     term: Term
     weight: float = 1.0
+    own: str = ""  # FILE.py:CLASS of a user's own
 
 
 def build_terms(entries: Sequence[Mapping[str, Any]]) -> tuple[Weighted, ...]:
-    """Terms of a config: [{"term": name, "weight": 1.0, …fields of its class}]. Raises UsageError."""
+    """Terms of a config: [{"term": name or FILE.py:CLASS, "weight": 1.0, …fields of its class}]. Raises UsageError."""
     return tuple(_build(dict(entry)) for entry in entries)
 
 
@@ -51,7 +53,7 @@ def total_loss(terms: Sequence[Weighted], batch: Embedded) -> tuple[Tensor, dict
     logged: dict[str, Tensor] = {}
     for weighted in terms:
         term = weighted.term
-        loss, relations = term(batch)
+        loss, relations = call_own(weighted.own, term, batch) if weighted.own else term(batch)
         if len(relations) > 1:
             logged |= {f"{name}_{term.label}_loss": value.detach() for name, value in relations.items()}
         total = total + weighted.weight * loss
@@ -61,13 +63,16 @@ def total_loss(terms: Sequence[Weighted], batch: Embedded) -> tuple[Tensor, dict
 
 def _build(entry: dict[str, Any]) -> Weighted:
     name = entry.pop("term", None)
-    if not isinstance(name, str) or name not in TERMS:
-        raise UsageError(f"objective: no term {str(name)[:80]!r}, known: {', '.join(TERMS)}")
+    if not is_own(name) and (not isinstance(name, str) or name not in TERMS):
+        known = f"known: {', '.join(TERMS)}, or FILE.py:CLASS for one of your own"
+        raise UsageError(f"objective: no term {name!r:.80}, {known}")
     weight = entry.pop("weight", 1.0)
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= MAX_WEIGHT:
         raise UsageError(
             f"objective term {name}: weight must be a number from 0 to {MAX_WEIGHT:,}, got {str(weight)[:40]}"
         )
+    if is_own(name):
+        return Weighted(build_own(name, entry), float(weight), own=name)
     try:
         return Weighted(TERMS[name](**entry), float(weight))
     except ValidationError as error:

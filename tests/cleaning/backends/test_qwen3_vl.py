@@ -11,7 +11,7 @@ import torch
 import transformers
 
 from hierbench.cleaning import sources
-from hierbench.cleaning.backends import open_cast, prompts, qwen3_vl
+from hierbench.cleaning.backends import open_cast, prompts, qwen3_folder
 from hierbench.cleaning.questions import describes, entails
 from hierbench.cleaning.roles import Absent, Cast, Embedder, Pair, Question, Reranker, Verifier
 from hierbench.cleaning.select import Rules
@@ -361,7 +361,7 @@ def test_folders_with_a_part_missing(models, tmp_path):
 def test_hub_names(models, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        qwen3_vl.checkpoints, "hub_snapshot", lambda *name: asked.append(name) or models["verifier"]
+        qwen3_folder.checkpoints, "hub_snapshot", lambda *name: asked.append(name) or models["verifier"]
     )
     identity = cast(models | {"verifier": "Qwen/Qwen3-VL-2B-Instruct@abc"}).verifier.identity
     assert asked == [("Qwen/Qwen3-VL-2B-Instruct", "abc")]
@@ -374,7 +374,7 @@ def test_a_count_downloads_nothing(models, monkeypatch):
         assert offline
         raise CheckpointError("not in the cache")
 
-    monkeypatch.setattr(qwen3_vl.checkpoints, "hub_snapshot", snapshot)
+    monkeypatch.setattr(qwen3_folder.checkpoints, "hub_snapshot", snapshot)
     played = cast(models | {"reranker": "Qwen/Qwen3-VL-Reranker-8B"}, fetch=False)
     assert isinstance(played.reranker, Absent)
     assert played.reranker.identity["model"] == "Qwen/Qwen3-VL-Reranker-8B"

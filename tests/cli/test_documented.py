@@ -1,0 +1,215 @@
+"""Every command that the README, docs/ and the help show is run, on small stand-ins; every option is run once.
+
+A command becomes one that ends in a second by `STAND_INS` (what it names) and `ALSO` (limits). What needs the network,
+a GPU, a server or hours is read by the command's own parser instead: `ONLY_PARSED` says why. What no rule covers is run
+as it stands, and has to end well.
+"""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MODEL = "random"
+TRAINING = (
+    "model.vision_sizes.embed_dim=64 model.vision_sizes.depth=1 model.vision_sizes.patch_size=16 model.text=L1_W64 "
+    "model.embed_dim=32 train.batch_size=4 train.warmup_steps=1 train.steps=2 train.log_every=1 data.workers=0"
+)
+
+STAND_INS = [
+    (
+        r"^torchrun --nproc-per-node \d+ -m hierbench",
+        "hierbench",
+    ),  # several processes: tests/engine, tests/cleaning
+    (r"^python -m hierbench", "hierbench"),
+    (r"\bhf_clip:PATH|\bhycoclip_vit_b\.pth|\b[ab]\.pth|\bFILE\b", "weights.pth"),
+    (r"--checkpoint runs/argent/model\.safetensors", "--checkpoint bundled.safetensors"),
+    (r"(?<=--similar-by )blip:\S+", "random"),
+    (r"^(hierbench analyze (?!ambiguity)\w+|hierbench clean report demo) MODEL\b", r"\1 miniature-meru"),
+    (r"(?<=--verifier )MODEL", "miniature-argent"),
+    (r"--count 5 ", "--count 2 "),
+    (r"\bMODEL\b", MODEL),
+    (r"/data/imagenet/val|(?<=imagenet=)DIR", "data/imagenet"),
+    (r"(?<=hierarcaps=)DIR", "data/hierarcaps"),
+    (r"(?<=mine=)DIR", "mine"),
+    (r"(?<=--data-dir )DIR", "data"),
+    (r"/data\b", "data"),
+    (r"(?<=wds -o )DIR", "exported"),
+    (r"(?<=-o )DIR", "new"),
+    (r"(?<=--from )PATH", "mine"),
+    (r"\bNAME\b", "mine"),
+    (r"compare A B\b", "compare miniature-clip random"),
+    (r"compare A ARGENT-S", "compare miniature-clip ARGENT-S"),
+    (r"--limit 200", "--limit 4"),
+    (r"--dtype bfloat16|--compile", ""),
+    (r"train\.steps=1000 model\.text=L6_W384", ""),
+    (r"--keep 280", "--keep 24"),
+]
+ALSO = [
+    (r"^run\b(?!.*--limit)", "--limit 4"),
+    (r"^run\b(?!.*--workers)", "--workers 0"),
+    (r"^run\b(?!.*(--out|-o|--dry-run))", "-o runs/here"),
+    (r"^analyze\b", "--limit 12 --workers 0"),
+    (r"^errata --measure", "--limit 4 --workers 0"),
+    (r"^data (?!.*--manifest)(verify|show|export|prepare)\b", "--manifest mine.yaml"),
+    (r"^data (?!.*--data)(verify|show|export)\b", "--data mine=mine"),
+    (r"^data (verify|prepare)\b(?!.*--workers)", "--workers 1"),
+    (r"^clean miniature", "--count 30 --negatives 10"),
+    (r"^clean report", "--device cpu"),
+    (r"^train (miniature/clip|mine)", TRAINING),
+]
+ONLY_PARSED = {
+    r"^run\b.*\b(hycoclip-vit-b|open_clip:|uncha-vit-b)": "downloads a released checkpoint",
+    r"^run hf_clip:": "wants a folder of transformers; tests/model_adapters/test_hf_clip.py makes one",
+    r"^run --retrain": "trains for an hour",
+    r"^errata --measure uncha-vit-b": "downloads a released checkpoint",
+    r"^data prepare (NAME|imagenet|coco)$": "downloads a dataset",
+    r"^data grit-prepare": "wants GRIT's tars; tests/reference/test_grit.py makes some",
+    r"^train (hycoclip/|RUN/|miniature/argent)": "trains for minutes or days; tests/cli/test_train.py trains tiny ones",
+    r"^clean hierarcaps": "wants Qwen3-VL or a server; tests/cleaning has stand-ins for both",
+    r"^leaderboard compare .*ARGENT-S": "wants figures of ARGENT's layout; tests/cli/test_leaderboard.py has some",
+}
+
+
+def documented(text):
+    """The commands of fenced blocks, without their comments, lines that go on joined."""
+    found = []
+    for block in re.findall(r"^```(?:bash)?\n(.*?)^```", text, re.S | re.M):
+        for line in block.replace("\\\n", " ").splitlines():
+            line = re.sub(r"\s+#.*", "", line).strip()
+            if (
+                re.match(r"(hierbench|torchrun|python -m hierbench)\b", line)
+                and "cleaning.backends" not in line
+            ):
+                found.append(line)
+    return found
+
+
+def shown_in_help(commands):
+    """The commands that the help of each command shows; what is told of one follows after two spaces."""
+    lines = [line for command in commands.values() for line in (command.help or "").splitlines()]
+    shown = [re.split(r"\s{2,}", line.strip())[0] for line in lines]
+    return [line for line in shown if re.match(r"(hierbench|torchrun) \S", line) and not line.endswith("...")]
+
+
+def prepared(line):
+    """The words of a documented command, on stand-ins; and why it is only parsed, or ''."""
+    line = re.sub(STAND_INS[0][0], STAND_INS[0][1], line)
+    plain = line.removeprefix("hierbench").strip()
+    reason = next((why for pattern, why in ONLY_PARSED.items() if re.search(pattern, plain)), "")
+    for pattern, stand_in in STAND_INS:
+        line = re.sub(pattern, stand_in, line)
+    words = line.removeprefix("hierbench").strip()
+    if not reason:
+        for pattern, more in ALSO:
+            words += f" {more}" if re.search(pattern, words) else ""
+    return shlex.split(words), reason
+
+
+def parse(commands, words):
+    """Let the command's own parser read the words: an option or a value that it does not know raises."""
+    length = max(n for n in (1, 2) if tuple(words[:n]) in commands)
+    command = commands[tuple(words[:length])]
+    context = command.make_context(" ".join(words[:length]), list(words[length:]))
+    given = {
+        name for name in context.params if str(context.get_parameter_source(name)).endswith("COMMANDLINE")
+    }
+    return tuple(words[:length]), given
+
+
+@pytest.fixture
+def world(tmp_path, layouts, tiny_checkpoint, monkeypatch):
+    """A folder in which the documented commands find what they name, small."""
+    from hierbench import registry
+    from hierbench.cleaning import adapter_roles
+    from hierbench.data import manifests
+
+    monkeypatch.setattr(manifests, "_registered", {})
+    monkeypatch.setattr(registry, "_added", {})
+    tasks_page = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
+    blocks = dict(re.findall(r"^```(yaml|python)\n(.*?)^```", tasks_page, re.S | re.M))
+    (tmp_path / "mine.yaml").write_text(blocks["yaml"])
+    (tmp_path / "tree.tsv").write_text("animal\tcat\nanimal\tdog\n")
+    (tmp_path / "mytasks.py").write_text(blocks["python"])
+    models_page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    (tmp_path / "mymodel.py").write_text(re.findall(r"^```python\n(.*?)^```", models_page, re.S | re.M)[0])
+    for number in range(6):
+        path = tmp_path / "mine" / ("cat", "dog")[number % 2] / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 30), (40 * number, 90, 200)).save(path)
+    for wnid, shade in (("n03773504", 20), ("n01440764", 90)):
+        (tmp_path / "data" / "imagenet" / wnid).mkdir(parents=True)
+        Image.new("RGB", (20, 20), (shade, 80, 250)).save(tmp_path / "data" / "imagenet" / wnid / "1.png")
+    layouts.build("coco", tmp_path / "data" / "coco")
+    chains = tmp_path / "data" / "hierarcaps"
+    (chains / "test_imgs").mkdir(parents=True)
+    rows = ["id,captions,image_url"]
+    for number in range(12):
+        Image.new("RGB", (8, 8), (20 * number, 200, 10)).save(chains / "test_imgs" / f"{number}.jpg")
+        rows.append(f"{number},a{number} => b{number} => c{number} => d{number},http://x/{number}.jpg")
+    (chains / "hierarcaps_test.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "captions.txt").write_text("a dog\nan animal\n")
+    Image.new("RGB", (40, 30), (200, 90, 20)).save(tmp_path / "photo.jpg")
+    (tmp_path / "weights.pth").symlink_to(tiny_checkpoint("hycoclip"))
+    (tmp_path / "bundled.safetensors").symlink_to(ROOT / "hierbench/reference/bundled/argent.safetensors")
+    few = adapter_roles.labelled_miniature(20)
+    monkeypatch.setattr(adapter_roles, "labelled_miniature", lambda: few)
+    return tmp_path
+
+
+def run_or_parse(hierbench, commands, line):
+    words, reason = prepared(line)
+    if reason:
+        parse(commands, words)
+        return
+    done = hierbench(*words)
+    assert done.status == 0, (line, words, done.err)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_command_of_a_page_runs(hierbench, commands, world, page):
+    lines = documented(page.read_text(encoding="utf-8"))
+    if any("runs/first" in line and "leaderboard" in line for line in lines):
+        for folder in ("first", "second"):
+            models = ["miniature-clip", "random"]
+            task = ["--task", "zero-shot/miniature-colours"]
+            assert (
+                hierbench("run", *models, *task, "--limit", 4, "--workers", 0, "-o", f"runs/{folder}").status
+                == 0
+            )
+    if page.stem == "training":
+        text = page.read_text(encoding="utf-8")
+        (world / "mine.yaml").write_text(re.findall(r"^```yaml\n(.*?)^```", text, re.S | re.M)[0])
+        (world / "my_terms.py").write_text(re.findall(r"^```python\n(.*?)^```", text, re.S | re.M)[0])
+    if page.stem == "cleaning":  # what the cleaning of the photographs, which is only parsed, would leave
+        assert hierbench("clean", "miniature", "--count", 30, "--negatives", 10, "-o", "clean").status == 0
+    if page.stem == "data":  # something is stored for `cache export`
+        hierbench(
+            "run", "miniature-clip", "--task", "zero-shot/miniature-colours", "--limit", 4, "--workers", 0
+        )
+    for line in lines:
+        run_or_parse(hierbench, commands, line.replace("all.parquet MODEL", "all.parquet miniature-clip"))
+
+
+def test_every_command_of_the_help_runs(hierbench, commands, world):
+    lines = shown_in_help(commands)
+    assert len(lines) > 10
+    for line in lines:
+        run_or_parse(hierbench, commands, line)
+
+
+def test_a_rule_covers_something(commands):
+    lines = [line for page in PAGES for line in documented(page.read_text(encoding="utf-8"))]
+    lines += shown_in_help(commands)
+    plain = [re.sub(STAND_INS[0][0], "", line).removeprefix("hierbench").strip() for line in lines]
+    assert [pattern for pattern in ONLY_PARSED if not any(re.search(pattern, line) for line in plain)] == []
+
+
+def test_a_command_that_does_not_exist_is_noticed(hierbench, commands, world):
+    for line in ("hierbench run MODEL --nonesuch", "hierbench run hycoclip-vit-b --nonesuch"):
+        with pytest.raises(Exception, match=r"nonesuch"):
+            run_or_parse(hierbench, commands, line)
