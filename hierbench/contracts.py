@@ -239,7 +239,7 @@ class Scores:
 
     metrics: Mapping[str, Estimate]
     n: int
-    items: Mapping[str, Mapping[str, np.ndarray | Sequence[str]]] = field(default_factory=dict)
+    items: Mapping[str, Mapping[str, np.ndarray | Sequence[Any]]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     degenerate: Mapping[str, str] = field(default_factory=dict)  # metric -> why its figure says little
 

@@ -66,13 +66,16 @@ def compare(
     @cache
     def resampled(task: str) -> dict[str, np.ndarray] | str:
         """Differences on every resample by metric, or why there are none."""
-        both = [results.read_items(folder, record) for folder, record in (a[task], b[task])]
-        return differences(*both, a[task][1], b[task][1])
+        ours, theirs = (results.read_items(folder, record) for folder, record in (a[task], b[task]))
+        return differences(ours, theirs, a[task][1], b[task][1])
 
+    if len(table.rows) < 2:  # a model and itself
+        return []
+    one, other = (row.cells for row in table.rows)
     return [
-        _difference(column, *cells, resampled(column.task))
-        for column, *cells in zip(table.columns, *(row.cells for row in table.rows), strict=True)
-        if column.task and len(cells) == 2 and all(cell.estimate for cell in cells)
+        _difference(column, ours, theirs, resampled(column.task))
+        for column, ours, theirs in zip(table.columns, one, other, strict=True)
+        if column.task and ours.estimate and theirs.estimate
     ]
 
 
@@ -170,6 +173,8 @@ def _found(folders: Sequence[str | Path]) -> dict[str, dict[str, tuple[Path, Rec
 def _difference(
     column: Column, first: Cell, second: Cell, drawn: Mapping[str, np.ndarray] | str
 ) -> Difference:
+    assert first.estimate is not None
+    assert second.estimate is not None
     a, b = first.estimate.value, second.estimate.value
     if not (first.comparable and second.comparable):
         drawn = "measured on different data"

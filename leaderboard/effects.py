@@ -78,22 +78,22 @@ def _effects(
     for record in (before, after):
         if record.metrics is None:
             return [
-                Effect(erratum.id, record.task, status=record.status, note=record.error or record.skipped)
+                Effect(
+                    erratum.id, record.task, status=record.status, note=record.error or record.skipped or ""
+                )
             ]
     items = [_frames(found.items[r.model, r.task]) for found, r in ((released, before), (corrected, after))]
     drawn = compare.differences(items[1], items[0], after, before)
     units = {metric.name: metric.unit for metric in registry.task(before.task).spec.metrics}
-    found = []
-    for metric, figure in before.metrics.items():
-        other = after.metrics[metric].value
-        bounds = (
-            compare.interval(drawn[metric])
-            if not isinstance(drawn, str) and metric in drawn
-            else (None, None)
-        )
+    found, ahead = [], after.metrics or {}
+    for metric, figure in (before.metrics or {}).items():
+        other = ahead[metric].value
+        low, high = None, None
+        if not isinstance(drawn, str) and metric in drawn:
+            low, high = compare.interval(drawn[metric])
         found.append(
             Effect(
-                erratum.id, before.task, metric, units[metric], figure.value, other, other - figure.value, *bounds,
+                erratum.id, before.task, metric, units[metric], figure.value, other, other - figure.value, low, high,
                 n=before.n, note=_mean_note(metric, items[1], other),
             )
         )  # fmt: skip

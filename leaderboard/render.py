@@ -163,13 +163,13 @@ def _head(part: Sequence[_Block], name_width: int) -> list[Text]:
             spans[-1] = (title, before, width + space + block.width)
         else:
             spans.append((block.group, space, block.width))
-    titles = [textwrap.wrap(title, max(width, max(map(len, title.split())))) for title, _, width in spans]
+    wrapped = [textwrap.wrap(title, max(width, max(map(len, title.split())))) for title, _, width in spans]
     lines = []
-    for level in range(max(map(len, titles))):
+    for level in range(max(map(len, wrapped))):
         line = " " * name_width
-        for (_, before, width), title in zip(spans, titles, strict=True):
-            depth = level - (max(map(len, titles)) - len(title))
-            line += " " * before + (title[depth] if depth >= 0 else "").center(width)
+        for (_, before, width), parts in zip(spans, wrapped, strict=True):
+            depth = level - (max(map(len, wrapped)) - len(parts))
+            line += " " * before + (parts[depth] if depth >= 0 else "").center(width)
         lines.append(Text(line.rstrip(), style="bold"))
     lines.append(
         Text(
@@ -276,7 +276,11 @@ def csv(table: Table) -> str:
         ]
     writer.writerow(head)
     for row in table.rows:
-        line = [row.model, row.family, "measured" if table.measured else "published"]
+        line: list[str | float | None] = [
+            row.model,
+            row.family,
+            "measured" if table.measured else "published",
+        ]
         for cell in row.cells:
             estimate = cell.estimate
             line += [None] * 3 if estimate is None else [estimate.value, estimate.low, estimate.high]

@@ -96,7 +96,7 @@ def read(folders: Sequence[str | Path], layout: str | None = None) -> Table:
     """
     from hierbench import results
 
-    records = {}
+    records: dict[tuple, Record] = {}
     for folder in folders:
         for record in results.read_results(folder):
             same = (record.model, record.family, checkpoint(record), record.task, _Variant.of(record))
@@ -133,7 +133,8 @@ def build(results: Iterable[Record], layout: str | Layout = DEFAULT_LAYOUT) -> T
             record.error for row in rows for record in by_place.get((row, column.task), ())
         )
         column = specs.applied(column) if variants or failed else column
-        for variant in variants or ([None] if failed else []):
+        missing: list[_Variant | None] = [None] if failed else []
+        for variant in variants or missing:
             columns.append(replace(column, variant=_difference(variant, variants)))
             here = {figure.row: figure for figure in figures if figure.variant == variant}
             for row, cell in _cells(column, rows, here, by_place, footnotes).items():
@@ -174,7 +175,7 @@ def _row_names(records: Sequence[Record]) -> list[str]:
     hashes: dict[tuple[str, str], set[str]] = {}
     for record in records:
         families.setdefault(record.model, set()).update({record.family} - {"unknown"})
-        hashes.setdefault((record.model, record.family), set()).update({checkpoint(record)} - {None})
+        hashes.setdefault((record.model, record.family), set()).update({checkpoint(record) or ""} - {""})
     names = []
     for record in records:
         apart = [record.family] if len(families[record.model]) > 1 else []
@@ -199,7 +200,7 @@ def _figures(column: Column, rows: Sequence[str], by_place: Mapping) -> list[_Fi
     return [
         _Figure(
             row,
-            record.metrics[column.metric],
+            figure,
             record.n,
             _Variant.of(record),
             _fingerprint(record),
@@ -207,12 +208,12 @@ def _figures(column: Column, rows: Sequence[str], by_place: Mapping) -> list[_Fi
         )
         for row in rows
         for record in by_place.get((row, column.task), ())
-        if _has(record, column)
+        if (figure := _figure(record, column)) is not None
     ]
 
 
-def _has(record: Record, column: Column) -> bool:
-    return record.metrics is not None and column.metric in record.metrics
+def _figure(record: Record, column: Column) -> Estimate | None:
+    return (record.metrics or {}).get(column.metric)
 
 
 def _averages(column: Column, row: str, by_place: Mapping) -> list[_Figure]:
@@ -220,36 +221,43 @@ def _averages(column: Column, row: str, by_place: Mapping) -> list[_Figure]:
 
     The datasets are independent, so the squares of the distances to the bounds add up.
     """
-    ways: dict[tuple, dict[str, Record]] = {}
+    ways: dict[tuple, dict[str, tuple[Record, Estimate]]] = {}
     for task in column.average_over:
         for record in by_place.get((row, task), ()):
-            if _has(record, column):
+            if (figure := _figure(record, column)) is not None:
                 variant = _Variant.of(record)
-                ways.setdefault((variant.protocol, variant.prompts, variant.limit), {})[task] = record
+                ways.setdefault((variant.protocol, variant.prompts, variant.limit), {})[task] = record, figure
     figures = []
     for way, found in ways.items():
         if len(found) < len(column.average_over):
             continue
-        parts = [record.metrics[column.metric] for record in found.values()]
-        count = len(parts)
-        value = sum(part.value for part in parts) / count
-        low = high = None
-        if all(part.low is not None and part.high is not None for part in parts):
-            low = value - math.hypot(*(part.value - part.low for part in parts)) / count
-            high = value + math.hypot(*(part.high - part.value for part in parts)) / count
-        versions = ".".join(str(found[task].task_version) for task in column.average_over)
-        prints = [_fingerprint(found[task]) for task in column.average_over]
+        measured = [found[task][0] for task in column.average_over]
+        prints = [_fingerprint(record) for record in measured]
         figures.append(
             _Figure(
                 row,
-                Estimate(value, low, high),
-                sum(record.n or 0 for record in found.values()),
-                _Variant(versions, *way),
-                None if None in prints else "/".join(prints),
-                "; ".join(filter(None, (record.degenerate.get(column.metric) for record in found.values()))),
+                _mean([found[task][1] for task in column.average_over]),
+                sum(record.n or 0 for record in measured),
+                _Variant(".".join(str(record.task_version) for record in measured), *way),
+                None if None in prints else "/".join(map(str, prints)),
+                "; ".join(filter(None, (record.degenerate.get(column.metric) for record in measured))),
             )
         )
     return figures
+
+
+def _mean(parts: Sequence[Estimate]) -> Estimate:
+    count = len(parts)
+    value = sum(part.value for part in parts) / count
+    bounds = [
+        (part.value - part.low, part.high - part.value)
+        for part in parts
+        if part.low is not None and part.high is not None
+    ]
+    if len(bounds) < count:
+        return Estimate(value)
+    below, above = (math.hypot(*distances) / count for distances in zip(*bounds, strict=True))
+    return Estimate(value, value - below, value + above)
 
 
 def _cells(
@@ -264,18 +272,20 @@ def _cells(
     cells = {}
     for row in rows:
         figure = here.get(row)
-        notes = [f"{column.task or 'average'}: {figure.degenerate}"] if figure and figure.degenerate else []
-        foreign = figure is not None and figure.fingerprint not in (None, usual)
         if figure is None:
-            notes = [_gap(column, row, by_place)]
-        elif foreign:
-            notes += [
-                f"{column.task or 'average'}: measured on other images or labels (dataset fingerprint "
-                f"{figure.fingerprint[:12]}) than the rest of the column ({usual[:12]}); not comparable"
-            ]
+            cells[row] = Cell(notes=(_number(_gap(column, row, by_place), footnotes),))
+            continue
+        where = column.task or "average"
+        notes = [f"{where}: {figure.degenerate}"] if figure.degenerate else []
+        foreign = figure.fingerprint is not None and figure.fingerprint != usual
+        if foreign:
+            notes.append(
+                f"{where}: measured on other images or labels (dataset fingerprint "
+                f"{str(figure.fingerprint)[:12]}) than the rest of the column ({str(usual)[:12]}); not comparable"
+            )
         cells[row] = Cell(
-            estimate=figure and figure.estimate,
-            n=figure and figure.n,
+            estimate=figure.estimate,
+            n=figure.n,
             best=row in sound and best is not None and printed(column, figure.estimate.value) == best,
             comparable=not foreign,
             notes=tuple(_number(note, footnotes) for note in notes),
@@ -317,7 +327,7 @@ def _gap(column: Column, row: str, by_place: Mapping) -> str:
     for record in records:
         if record.skipped:
             return f"{column.task}: skipped: {_one_line(record.skipped)}"
-    if any(_has(record, column) for record in records):
+    if any(_figure(record, column) is not None for record in records):
         return f"{column.task}: measured for this model in another column"
     return f"{column.task}: " + ("the result lacks this metric" if records else "not run for this model")
 
@@ -366,7 +376,8 @@ def _remarks(columns: Sequence[Column], records: Sequence[Record]) -> tuple[str,
         how = f"Protocol {' and '.join(protocols)}, prompts {' and '.join(prompts)}"
         limits = {variant.limit for variant in variants}
         if limits != {None}:
-            numbers = [f"at most {limit:,}" for limit in sorted(limits - {None})] + ["all"] * (None in limits)
+            some = sorted(limit for limit in limits if limit is not None)
+            numbers = [f"at most {limit:,}" for limit in some] + ["all"] * (None in limits)
             how += f"; {' or '.join(numbers)} items a dataset: not a full measurement"
         remarks.append(how + ".")
     shown = {task for column in columns for task in (column.task, *column.average_over) if task}
@@ -382,7 +393,7 @@ def _remarks(columns: Sequence[Column], records: Sequence[Record]) -> tuple[str,
         f"{tasks}: {note}." for tasks, note in _by_text(_notes([r for r in measured if r.task in shown]))
     ]
     skipped = [record for record in records if record.skipped and record.task not in shown]
-    unfit = [(record.task, record.skipped) for record in skipped if not record.lacks_data]
+    unfit = [(record.task, record.skipped or "") for record in skipped if not record.lacks_data]
     remarks += [f"Skipped: {tasks}: {reason}" for tasks, reason in _by_text(unfit)]
     without = dict.fromkeys(record.task for record in skipped if record.lacks_data)
     return (*remarks, *([f"Skipped, as their data was not there: {', '.join(without)}"] if without else []))

@@ -50,11 +50,8 @@ def column(items: Mapping[str, Any], table: str, name: str) -> np.ndarray:
             f"the per-item outcomes have no column {name} in a table {table}: run the task again"
         ) from None
     array = np.array(values)  # a copy: pandas hands out read-only views, torch would complain
-    return (
-        np.stack(array)
-        if array.dtype == object and len(array) and isinstance(array[0], np.ndarray)
-        else array
-    )
+    lists = array.dtype == object and len(array) and isinstance(array[0], np.ndarray)
+    return np.stack(list(array)) if lists else array
 
 
 def same_answer(predicted: np.ndarray, labels: np.ndarray, metrics: Iterable[str]) -> dict[str, str]:
@@ -64,9 +61,9 @@ def same_answer(predicted: np.ndarray, labels: np.ndarray, metrics: Iterable[str
     return dict.fromkeys(metrics, "every image is given the same class")
 
 
-def positions(of: np.ndarray, among: Iterable[str]) -> np.ndarray:
+def positions(of: Iterable[str | None], among: Iterable[str]) -> np.ndarray:
     """Where each id stands in a list of ids, (n,) int64. Raises OutputError for one that does not."""
-    place = {name: number for number, name in enumerate(among)}
+    place: dict[str | None, int] = {name: number for number, name in enumerate(among)}
     try:
         return np.array([place[name] for name in of], np.int64)
     except KeyError as error:

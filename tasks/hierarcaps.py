@@ -76,9 +76,8 @@ class HierarCaps:
         owner = positions(column(items, "samples", "image_id"), ids)
         statistic = bootstrap.together(
             bootstrap.means({name: column(items, "images", name) for name in ("precision", "recall")}),
-            bootstrap.means(
-                {"d_corr": column(items, "samples", "tau"), "tied": column(items, "samples", "ties")}, owner
-            ),
+            bootstrap.means({"d_corr": column(items, "samples", "tau")}, owner),
+            bootstrap.means({"tied": column(items, "samples", "ties")}, owner),
         )
         return bootstrap.Statistics(statistic, tuple(ids))
 
@@ -94,7 +93,7 @@ class HierarCaps:
             text_features(embeddings, [ROOT])[0],
             protocol=self.protocol,
         )
-        items = {
+        items: dict[str, dict[str, Any]] = {
             "images": {"image_id": list(ids), "precision": outcome.precision, "recall": outcome.recall},
             "samples": {
                 "sample_id": list(dataset.sample_ids),

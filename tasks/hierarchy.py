@@ -93,7 +93,7 @@ class Hierarchy:
             "predicted": predicted,
             **outcomes,
         }
-        items = {"images": images}
+        items: dict[str, dict[str, Any]] = {"images": images}
         metrics = self.statistics(items).estimates()
         same = same_answer(predicted, dataset.labels, metrics)
         return Scores(metrics, len(predicted), items, notes(dataset), same)

@@ -71,7 +71,7 @@ class MultiLabel:
         labels = (dataset.present, dataset.ignored)
         counted = dataset.present if dataset.ignored is None else dataset.present & ~dataset.ignored
         per_class = average_precisions(scores, *labels)
-        items = {
+        items: dict[str, dict[str, Any]] = {
             "images": {
                 "image_id": list(dataset.images.ids),
                 "scores": scores,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -109,10 +109,10 @@ class Pep:
     protocol: str = "released"
 
     @classmethod
-    def of(cls, kind: str, title: str, pairs: PairList, manifest: Manifest) -> list[Self]:
+    def of(cls, kind: str, title: str, pairs: PairList, manifest: Manifest) -> list[Pep]:
         """The tasks of a dataset: for models with cones and, as `KIND-radial`, for models without."""
 
-        def made(kind: str, title: str, radial: bool) -> Self:
+        def made(kind: str, title: str, radial: bool) -> Pep:
             name, title = manifest.task_called(kind), manifest.task_titled(title)
             return cls(name, manifest.name, title, pairs, radial, manifest.fit)
 

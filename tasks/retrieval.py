@@ -77,7 +77,7 @@ class Retrieval:
             text_features(embeddings, dataset.captions),
             dataset.owner,
         )
-        items = {
+        items: dict[str, dict[str, Any]] = {
             "captions": {
                 "caption": list(dataset.captions),
                 "image_id": [ids[position] for position in owner],

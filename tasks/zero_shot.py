@@ -72,7 +72,7 @@ class ZeroShot:
             "predicted": predicted,
             "correct": predicted == dataset.labels,
         }
-        items = {"images": images}
+        items: dict[str, dict[str, Any]] = {"images": images}
         metrics = self.statistics(items).estimates()
         same = same_answer(predicted, dataset.labels, metrics)
         return Scores(metrics, len(dataset.labels), items, notes(dataset), same)

@@ -15,6 +15,7 @@ from hierbench.contracts import EmbeddingRequests, Estimate, Fit, MetricSpec, Mo
 from hierbench.data.datasets import Classification, ImageFiles
 from hierbench.data.images import to_square
 from hierbench.geometry import Lorentz, Sphere
+from hierbench.metrics.bootstrap import Statistics, means
 
 SIZE, DIM = 8, 6
 
@@ -99,6 +100,10 @@ class Task:
     def requests(self, data):
         prompts = [t.replace("{}", name) for name in data.class_names for t in data.templates]
         return EmbeddingRequests.of(data.images.ids, prompts)
+
+    def statistics(self, items):
+        images = items["images"]
+        return Statistics(means({"mean": images["value"]}), tuple(images["image_id"]))
 
     def score(self, geometry, embeddings, data):
         if self.fails:

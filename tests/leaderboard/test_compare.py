@@ -12,10 +12,12 @@ from hierbench.metrics import bootstrap, multilabel
 from hierbench.metrics.multilabel import map_statistic
 from hierbench.results import Record, write_record
 
+VERSIONS = {task.spec.name: task.spec.version for task in registry.list_tasks()}
+
 
 def save(folder, model, task, metrics, items, **fields):
     defaults = {
-        "task_version": 1, "dataset": "d", "protocol": "released", "family": "random", "n": 40,
+        "task_version": VERSIONS.get(task, 1), "dataset": "d", "protocol": "released", "family": "random", "n": 40,
         "provenance": {"dataset_fingerprint": "f" * 64, "checkpoint_sha256": model * 8},
     }  # fmt: skip
     metrics = {name: Estimate(value) for name, value in metrics.items()}
@@ -133,6 +135,7 @@ def test_means_and_kendall(tmp_path):
             "sample_id": [f"s{k}" for k in range(40)],
             "image_id": images["image_id"],
             "tau": rng.random(40),
+            "ties": np.zeros(40),
         }
         figures = {"precision": images["precision"].mean(), "recall": 0.5, "d_corr": samples["tau"].mean()}
         save(tmp_path, m, "hierarcaps", figures, {"images": images, "samples": samples})
