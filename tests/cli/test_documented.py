@@ -268,7 +268,8 @@ DATA = "--data coco=data/coco --data-dir data --manifest mine.yaml"
 ANALYZE = f"{EMBED} {DATA} --dataset miniature-chains --limit 12 --json -o looked"
 ROLES = (
     "--backend adapter --verifier random --embedder random --reranker random --adapter mymodel.py --device cpu "
-    "--no-probe --dtype float32 --batch-size 4 --base-url http://localhost:1/v1 --concurrency 2 --timeout 5 --retries 1 --json"
+    "--no-probe --dtype float32 --batch-size 4 --base-url http://localhost:1/v1 --concurrency 2 --timeout 5 "
+    "--retries 1 --json"
 )
 RULES = (
     "--min-verify 0.1 --min-order 0.1 --max-ambiguity 0.9 --ambiguity-level 3 --max-negative 1 --top-captions 5 "
