@@ -24,7 +24,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from hierbench.data.datasets import AnyDataset, Classification, MultiLabel, Retrieval
-from hierbench.data.readers import VARIANT
+from hierbench.data.readers._files import VARIANT
 from hierbench.data.readers.imagefolder import INDEX
 from hierbench.data.readers.wds import IGNORED
 from hierbench.errors import OutputError, UsageError

@@ -148,7 +148,7 @@ class AdapterRole:
         for question in asked:
             match questions.understood(question.text):
                 case questions.Describes(caption):
-                    answers.append(self._fits(question.image, caption))
+                    answers.append(self._fits(question.image or b"", caption))
                 case questions.Entails(specific, general):
                     measured = self._measured_texts(self._of_text(specific), self._of_text(general))
                     answers.append(float(self._scale.implication(measured)[0]))
@@ -262,7 +262,8 @@ class AdapterRole:
     def _references(self) -> tuple[Tensor, Tensor]:
         """Points of some labelled images and captions."""
         lift = self.adapter.geometry.lift
-        return tuple(lift(_some(tangents, REFERENCES)) for tangents in self._labelled_tangents)
+        images, captions = self._labelled_tangents
+        return lift(_some(images, REFERENCES)), lift(_some(captions, REFERENCES))
 
     @cached_property
     def _scale(self) -> Scale:

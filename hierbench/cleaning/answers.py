@@ -105,20 +105,21 @@ class Answers:
             (record := _FRAME.pack(key, len(content)) + content) + _CRC.pack(zlib.crc32(record))
             for key, content in zip(keys, contents, strict=True)
         )
-        self.ready()
+        own = self.ready()
         try:
-            with self._own.open("ab") as file:
+            with own.open("ab") as file:
                 file.write(records)
         except OSError as error:
             raise self._full(error) from error
         for key, content in zip(keys, contents, strict=True):
             self._known.setdefault(key, content)
 
-    def ready(self) -> None:
-        """Make sure that answers can be kept, before anyone is asked. Raises OutputError."""
+    def ready(self) -> Path:
+        """Make sure that answers can be kept, before anyone is asked: in the file returned. Raises OutputError."""
         try:
             if self._own is None:
-                self._begin()
+                self._own = self._begin()
+            return self._own
         except OSError as error:
             raise self._full(error) from error
 
@@ -156,7 +157,7 @@ class Answers:
         except OSError as error:
             raise self._full(error) from error
 
-    def _begin(self) -> None:
+    def _begin(self) -> Path:
         self.folder.mkdir(parents=True, exist_ok=True)
         about = self.folder / "identity.json"
         if not about.exists():
@@ -166,7 +167,7 @@ class Answers:
         own = self.folder / name
         with own.open("xb") as file:
             file.write(HEADING)
-        self._own = own
+        return own
 
 
 def identities(folder: Path, kind: str) -> list[dict[str, Any]]:
@@ -218,7 +219,7 @@ def _records(path: Path, start: int) -> tuple[list[tuple[bytes, bytes]], int]:
                 log.warning(f"{path} holds no answers of this version: ignored")
             return [], 0
         position = len(HEADING)
-    found = []
+    found: list[tuple[bytes, bytes]] = []
     while len(content) - position >= _FRAME.size:
         key, length = _FRAME.unpack_from(content, position)
         end = position + _FRAME.size + length

@@ -63,9 +63,9 @@ class Oracle:
             case questions.Entails(specific, general):
                 return entails(self._meaning(specific), self._meaning(general))
 
-    def _scene(self, image: bytes) -> Scene:
+    def _scene(self, image: bytes | None) -> Scene:
         try:
-            return self._scenes[hashlib.sha256(image).digest()]
+            return self._scenes[hashlib.sha256(image or b"").digest()]
         except KeyError:
             raise UsageError("the oracle knows only the images of the miniature's noisy chains") from None
 
@@ -102,7 +102,7 @@ def _features(meaning: Meaning) -> tuple[str, ...]:
 
 
 def _said(mention: Mention) -> list[str]:
-    kind = BY_NAME.get(mention.noun)
+    kind = BY_NAME.get(mention.noun or "")
     nouns = [mention.noun, *(kind.hypernyms if kind else ())] if mention.noun else ["thing"]
     properties = [word for word in (mention.colour, mention.size) if word]
     return [*nouns, *properties, *(f"{word} {noun}" for word in properties for noun in nouns[:1])]

@@ -138,7 +138,7 @@ def _decisions(outcome: Outcome) -> tuple[Sequence[str], Iterable[Sequence[Any]]
     return heading, rows
 
 
-def _stages(outcome: Outcome) -> dict[str, tuple[dict[str, Sequence[Any]], Mapping[str, Any]]]:
+def _stages(outcome: Outcome) -> dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """Stage -> columns of its scores, and who gave them."""
     source, found, asked = outcome.source, outcome.findings, outcome.asked
     dataset, near, captions = source.dataset, found.neighbours, source.captions
@@ -200,7 +200,7 @@ def _csv(path: Path, heading: Sequence[str], rows: Iterable[Sequence[Any]]) -> N
         writer.writerows(rows)
 
 
-def _parquet(path: Path, columns: Mapping[str, Sequence[Any]], who: Mapping[str, Any]) -> None:
+def _parquet(path: Path, columns: Mapping[str, Any], who: Mapping[str, Any]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

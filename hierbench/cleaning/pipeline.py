@@ -102,7 +102,7 @@ def clean(
     top_images: int = TOP_IMAGES,
     chunk: int = CHUNK,
     progress: Progress | None = None,
-    team: Team | None = None,
+    team: Alone | None = None,
     probe: bool = True,
 ) -> Outcome | Waiting:
     """Ask what is missing and select; `Waiting` where a stage needs answers of other shards. Nothing is written but

@@ -154,9 +154,8 @@ def _embedder(player: Any) -> dict[str, Any]:
 
 def _told_apart(role: str, player: Any, scores: np.ndarray, moved: float) -> dict[str, Any]:
     """(n, m) scores of images with captions, of which [i, i] alone are true."""
-    others = ~np.eye(*scores.shape, dtype=bool)
     true = scores.diagonal()
-    false = scores[others].reshape(len(scores), -1)
+    false = np.stack([np.delete(row, place) for place, row in enumerate(scores)])
     return _judged(role, player, true, false, float((false >= true[:, None]).mean()), moved)
 
 

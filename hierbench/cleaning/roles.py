@@ -39,7 +39,9 @@ class Verifier(Protocol):
     questions -> (n, 2), the probability of yes and that share; the share is then kept and reported.
     """
 
-    identity: Mapping[str, Any]  # model, revision, prompt_hash, backend, dtype: what an answer depends on
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What an answer depends on: model, revision, prompt_hash, backend, dtype."""
 
     def probability_of_yes(self, questions: Sequence[Question]) -> np.ndarray:
         """(n,) float64 in [0, 1]."""
@@ -49,7 +51,9 @@ class Verifier(Protocol):
 class Embedder(Protocol):
     """Puts images and captions into one space."""
 
-    identity: Mapping[str, Any]
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """As `Verifier.identity`."""
 
     def embed_images(self, images: Sequence[bytes]) -> np.ndarray:
         """(n, D) float32, each row of length 1."""
@@ -62,7 +66,9 @@ class Embedder(Protocol):
 class Reranker(Protocol):
     """Scores how well a caption fits an image."""
 
-    identity: Mapping[str, Any]
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """As `Verifier.identity`."""
 
     def relevance(self, pairs: Sequence[Pair]) -> np.ndarray:
         """(n,) float64 in [0, 1]."""

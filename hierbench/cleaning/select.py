@@ -308,7 +308,7 @@ def _reason(
         named = f": “{source.captions[rival.caption]}” of {source.dataset.sample_ids[rival.sample]} fits too"
     if limits is None:
         worth = {"truth": truth.min(), "order": order.min(), "ambiguity": 1 - ambiguity}
-        cause = min(worth, key=worth.get)
+        cause = min(worth, key=worth.__getitem__)
         if worth[cause] >= last:
             return "tie", f"as good as the last one kept (quality {last:.3g}), which comes before it by id"
         told = {

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +36,7 @@ class Source:
     dataset: CaptionChains
     fit: Fit
     urls: Mapping[str, str]
-    about: Mapping[str, object]
+    about: Mapping[str, Any]
     faults: tuple[str | None, ...] | None = None
     folders: tuple[Path, ...] = ()
 
@@ -70,8 +71,9 @@ def hierarcaps(locations: Locations, limit: int | None = None) -> Source:
     images), MissingDataError where the dataset is not there.
     """
     manifest = load_manifest("hierarcaps")
-    dataset = open_dataset("hierarcaps", locations)
-    folder = locations.find("hierarcaps")
+    dataset, folder = open_dataset("hierarcaps", locations), locations.find("hierarcaps")
+    assert isinstance(dataset, CaptionChains)  # its manifest names the reader of chains
+    assert folder is not None  # where it has just been read
     urls = dict(zip(dataset.sample_ids, (dataset.images.ids[o] for o in dataset.owner), strict=True))
     folders = [folder, getattr(dataset.images, "folder", folder)]
     try:  # a prepared copy knows the names of the images only, which is what a reader needs of an address
@@ -97,7 +99,7 @@ def miniature(count: int, share: float, seed: str) -> Source:
     return Source(dataset, Fit.SQUEEZE, urls, about, noisy.faults)
 
 
-def reopen(about: Mapping[str, object], locations: Callable[[], Locations]) -> Source:
+def reopen(about: Mapping[str, Any], locations: Callable[[], Locations]) -> Source:
     """The source that a record tells of."""
     if about["dataset"] == "miniature-noisy":
         return miniature(about["count"], about["share"], about["seed"])

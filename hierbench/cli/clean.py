@@ -41,7 +41,7 @@ from hierbench.cli.options import (
     ProtocolName,
     option,
 )
-from hierbench.errors import CheckpointError, OutputError, ServerError, UsageError
+from hierbench.errors import CheckpointError, HierbenchError, OutputError, ServerError, UsageError
 
 app = sub_app("Clean caption chains: the benchmark that PEP runs on.")
 
@@ -199,7 +199,12 @@ def report(
     names = models or [entry.name for entry in list_models() if entry.builtin]
     if not names:
         raise UsageError("no model is built in: name at least one")
-    known = {"protocol": protocol.value, "device": device, "offline": offline, "progress": choose()}
+    known: dict[str, Any] = {
+        "protocol": protocol.value,
+        "device": device,
+        "offline": offline,
+        "progress": choose(),
+    }
     sessions = [Session.open(name, **known) for name in names]
     rows = reports.pep(folder, sessions, locations(data, data_dir), protocol=protocol.value)
     try:
@@ -262,7 +267,7 @@ def _clean(
     if chunk is None:  # servers are kept busy: a request to the reranker takes many pairs
         chunk = max(pipeline.CHUNK, 16 * concurrency) if backend is Backend.server else pipeline.CHUNK
     progress = choose() if distributed.rank() == 0 else Quiet()
-    options = {"top_captions": top_captions, "top_images": top_images, "progress": progress}
+    options: dict[str, Any] = {"top_captions": top_captions, "top_images": top_images, "progress": progress}
     if dry_run:
         found = estimate(source, cast, out, timed=probe, probe=not no_probe, processes=share[1], **options)
         _tell_estimate(found, as_json)
@@ -321,7 +326,12 @@ def _cast(
         return _oracle(source, names)
     if backend is Backend.adapter:
         return _adapters(source, labelled, names, device, dtype)
-    options = {"concurrency": concurrency, "timeout": timeout, "retries": retries, **_urls(base_url)}
+    options: dict[str, Any] = {
+        "concurrency": concurrency,
+        "timeout": timeout,
+        "retries": retries,
+        **_urls(base_url),
+    }
     if backend is Backend.transformers:
         from hierbench.engine.device import resolve_device
 
@@ -351,8 +361,8 @@ def _adapters(source, labelled, names: dict[str, str | None], device: str, dtype
     if not given:
         raise UsageError("--backend adapter: name a model, --verifier NAME; it plays the other roles too")
     known, place = labelled(source), resolve_device(device)
-    options = {} if dtype == "auto" else {"dtype": dtype}
-    made = {
+    options: dict[str, Any] = {} if dtype == "auto" else {"dtype": dtype}
+    made: dict[str, Any] = {
         name: AdapterRole(load_model(name, device=place, **options), source.fit, known)
         for name in dict.fromkeys(given)
     }
@@ -370,13 +380,13 @@ def _judges(
     from hierbench.cleaning.backends import open_cast, remembered
     from hierbench.cleaning.roles import Absent
 
-    asked = dict(zip(names, (VERIFIER, EMBEDDER, RERANKER), strict=True)) | {
+    asked: dict[str, Any] = dict(zip(names, (VERIFIER, EMBEDDER, RERANKER), strict=True)) | {
         role: name for role, name in names.items() if name
     }
     try:
         cast = open_cast(backend, **asked, **options, fetch=fetch)
         absent = [asked[role] for role in names if isinstance(getattr(cast, role), Absent)]
-        error = CheckpointError(f"not on this machine: {', '.join(absent)}")
+        error: HierbenchError = CheckpointError(f"not on this machine: {', '.join(absent)}")
     except (ServerError, CheckpointError) as reason:
         cast, absent, error = None, [], reason
     if cast is None or absent:
@@ -394,13 +404,9 @@ def _urls(given: list[str] | None) -> dict[str, Any]:
     """--base-url once, or ROLE=URL for each role."""
     if not given:
         return {}
-    pairs = [
-        tuple(text.split("=", 1))
-        for text in given
-        if text.split("=", 1)[0] in ("verifier", "embedder", "reranker")
-    ]
-    if len(pairs) == len(given):
-        return {"base_url": dict(pairs)}
+    parts = [text.partition("=") for text in given]
+    if all(role in ("verifier", "embedder", "reranker") and equals for role, equals, _ in parts):
+        return {"base_url": {role: url for role, _, url in parts}}
     if len(given) > 1:
         raise UsageError(
             "--base-url: give one URL for all roles, or ROLE=URL for verifier, embedder and reranker"

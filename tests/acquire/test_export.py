@@ -350,6 +350,16 @@ def test_an_export_keeps_what_sets_it_apart(layouts, tmp_path):
         assert (len(back.images.ids), back.variant) == (len(data.images.ids), "sorted-split")
 
 
+def test_several_labels_of_others_do_not_say_what_to_ignore(layouts, tmp_path):
+    """CLIP Benchmark's shards of VOC have no third value for difficult objects: another figure; they are not read."""
+    voc = opened("voc2007", layouts.build("voc2007", tmp_path / "v").folder)
+    export(voc, "wds", tmp_path / "out")
+    assert opened("voc2007", tmp_path / "out").ignored.tolist() == voc.ignored.tolist()
+    (tmp_path / "out" / "variant.txt").unlink()
+    with pytest.raises(DataError, match=r"has no ImageSets/Main/test\.txt"):
+        opened("voc2007", tmp_path / "out")
+
+
 def test_captions_keep_all_but_their_line_feeds(layouts, tmp_path):
     flickr = opened("flickr30k", layouts.build("flickr30k", tmp_path / "f").folder)
     odd = ("a\u2028b\x0bc\x85d", " two\r\nlines\n", *flickr.captions[2:])

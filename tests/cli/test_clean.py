@@ -19,8 +19,10 @@ def test_the_miniature_with_an_oracle(hierbench, tmp_path):
     assert "precision of dropped  1.000" in done.out
     assert "recall of planted     1.000" in done.out
     assert "--data hierarcaps-clean=out" in done.err
-    document = json.loads(hierbench(*SMALL, "--json").out)
+    document = json.loads(hierbench(*SMALL, "--no-probe", "--json").out)
     assert document["counts"]["samples"] == 30
+    assert document["probes"]["verifier"].startswith("exempt")
+    assert document["warnings"] == []
     assert document["counts"]["dropped"] == 9
     assert (tmp_path / "out" / "audit.html").is_file()
 

@@ -326,7 +326,9 @@ def test_boxes_are_of_the_stored_pixels_and_parts_are_turned_like_the_whole(tmp_
     buffer = io.BytesIO()
     Image.fromarray(stored).save(buffer, "JPEG", quality=100, subsampling=0, exif=exif)
     made = sample("0", [[*DOG, 0.0, 0.0, 0.5, 1.0, 0.9]], image=buffer.getvalue())
-    prepare([raw_tar(tmp_path / "raw" / "0.tar", made)], tmp_path / "out", Settings(min_side=4))
+    report = prepare([raw_tar(tmp_path / "raw" / "0.tar", made)], tmp_path / "out", Settings(min_side=4))
+    assert report.turned == (orientation != 1)
+    assert ("samples turned upright (EXIF)" in [row["what"] for row in report.rows()]) == (orientation != 1)
     with tarfile.open(tmp_path / "out" / "0.tar") as archive:
         part = np.asarray(Image.open(archive.extractfile("0.parent000.jpg")).convert("RGB")).astype(int)
     turns = {1: 0, 3: 2, 6: 3, 8: 1}[orientation]  # quarter turns against the clock that bring it upright

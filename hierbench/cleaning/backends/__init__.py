@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from hierbench.cleaning.answers import identities
 from hierbench.cleaning.backends.prompts import prompt_hash
@@ -69,7 +70,7 @@ def remembered(
     `models` by role, as for `open_cast`. Whoever is asked after all raises `reason`. None where the answers do not
     tell one player for each role, and for models in folders that are there: what is wrong with them is to be said.
     """
-    players = {}
+    players: dict[str, Any] = {}
     for role, name in models.items():
         title, _, revision = name.partition("@")
         found = [

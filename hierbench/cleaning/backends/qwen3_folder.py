@@ -63,8 +63,8 @@ def _fingerprint(folder: Path, role: str) -> str:
     return hashlib.sha256(listing.encode()).hexdigest()
 
 
-def read_config(folder: Path, role: str) -> transformers.Qwen3VLConfig:
-    """The model's configuration. Raises CheckpointError for one of another kind than the role needs."""
+def read_config(folder: Path, role: str) -> Any:
+    """The model's Qwen3VLConfig. Raises CheckpointError for one of another kind than the role needs."""
     try:
         told = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         kind, built = told.get("model_type"), told.get("architectures") or []
@@ -109,7 +109,7 @@ def read_processor(folder: Path) -> transformers.Qwen3VLProcessor:
     return processor
 
 
-def check_fit(folder: Path, config: transformers.Qwen3VLConfig, processor: Any) -> None:
+def check_fit(folder: Path, config: Any, processor: Any) -> None:
     """Raises CheckpointError where tokenizer and model are of different models."""
     if (
         processor.image_token_id != config.image_token_id

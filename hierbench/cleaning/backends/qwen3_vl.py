@@ -48,7 +48,7 @@ def cast(
     if dtype not in DTYPES:
         raise UsageError(f"dtype {dtype!r} is not offered: choose auto, {', '.join(DTYPES)}")
     how = (device, dtype, batch_size or BATCH_SIZES[kind], Seat())
-    kinds = {"verifier": QwenVerifier, "embedder": QwenEmbedder, "reranker": QwenReranker}
+    kinds: dict[str, Any] = {"verifier": QwenVerifier, "embedder": QwenEmbedder, "reranker": QwenReranker}
     return Cast(
         **{
             role: Absent(
@@ -224,7 +224,7 @@ class Qwen:
         self.role, self.device, self.dtype, self.batch_size = role, torch.device(device), dtype, batch_size
         self.folder, title, revision = find(name, role)
         config = read_config(self.folder, role)
-        self.processor = read_processor(self.folder)
+        self.processor: Any = read_processor(self.folder)
         self.tokenizer = self.processor.tokenizer
         self.width = config.text_config.hidden_size
         self.image_id = config.image_token_id
@@ -238,7 +238,7 @@ class Qwen:
         }
         self._seat = seat
         self._body: Any = None
-        self._head: nn.Linear | None = None
+        self._head: Any = None  # a Linear; the embedder has none
         self._rows: dict[tuple[int, ...], Tensor] = {}
         self._seen: dict[bytes, Seen] = {}
 
@@ -246,7 +246,7 @@ class Qwen:
         """Messages under the folder's chat template, with the assistant's turn opened."""
         try:
             return self.processor.apply_chat_template(
-                list(messages), tokenize=False, add_generation_prompt=True
+                [dict(message) for message in messages], tokenize=False, add_generation_prompt=True
             )
         except Exception as error:  # of Jinja, or a template that is not there
             raise CheckpointError(
@@ -308,7 +308,11 @@ class Qwen:
         self, asked: Sequence[tuple[str, bytes | None]], images: Sequence[bytes | None]
     ) -> Tensor:
         self._load()
-        contents = {key: content for key, (_, content) in zip(images, asked, strict=True) if key is not None}
+        contents = {
+            key: content
+            for key, (_, content) in zip(images, asked, strict=True)
+            if key is not None and content is not None
+        }
         self._see(contents)
         seen = [self._seen[key] for key in images if key is not None]
         texts = [
@@ -363,7 +367,7 @@ class Qwen:
             return
         self._seat.take(self)
         whole = self.role != "embedder"  # the embedder has no use for the output layer
-        kind = transformers.Qwen3VLForConditionalGeneration if whole else transformers.Qwen3VLModel
+        kind: Any = transformers.Qwen3VLForConditionalGeneration if whole else transformers.Qwen3VLModel
         try:
             with quietly():
                 model, report = kind.from_pretrained(
@@ -387,9 +391,12 @@ class Qwen:
 
 def _together(seen: Sequence[Seen]) -> Any:
     """Images in the order of their prompts, as the model's forward takes them ready-made."""
-    from transformers.models.qwen3_vl.modeling_qwen3_vl import BaseModelOutputWithDeepstackFeatures
+    from transformers.models.qwen3_vl import modeling_qwen3_vl
 
-    return BaseModelOutputWithDeepstackFeatures(
+    output: Any = (
+        modeling_qwen3_vl.BaseModelOutputWithDeepstackFeatures
+    )  # takes an image's features each as well
+    return output(
         pooler_output=tuple(image.features for image in seen),
         deepstack_features=[tuple(layer) for layer in zip(*(image.deepstack for image in seen), strict=True)],
     )

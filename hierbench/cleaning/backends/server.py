@@ -364,7 +364,9 @@ class Server:
     def ask(self, calls: Sequence[Call[T]]) -> list[T]:
         """Answers in the order of the calls; the first that fails for good ends the others. Raises ServerError."""
         found: list[Any] = [None] * len(calls)
-        stop, left, done = threading.Event(), queue.SimpleQueue(), queue.SimpleQueue()
+        stop = threading.Event()
+        left: queue.SimpleQueue[int] = queue.SimpleQueue()
+        done: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = queue.SimpleQueue()
         for place in range(len(calls)):
             left.put(place)
 

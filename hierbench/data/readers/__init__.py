@@ -43,15 +43,12 @@ from hierbench.data.readers import (
     voc2007,
     wds,
 )
-from hierbench.data.readers._files import read_text
+from hierbench.data.readers._files import VARIANT, read_text
 from hierbench.data.readers._labels import OTHER_SPLIT
 from hierbench.errors import DataError, MissingDataError
 
 GENERIC = (hf_parquet, wds, tfds, imagefolder)
 """Layouts that serve datasets of many kinds, in the order in which they are tried."""
-
-VARIANT = "variant.txt"
-"""In our own exports: what sets the images apart from the released split; with nothing in it, nothing does."""
 
 READERS: dict[str, ModuleType] = {
     module.NAME: module

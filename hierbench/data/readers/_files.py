@@ -17,6 +17,9 @@ from hierbench.files import regular_file, text_lines
 BLANKS = " \t\r"
 """What parts columns and may end lines; other white space belongs to a name."""
 
+VARIANT = "variant.txt"
+"""In our own exports: what sets the images apart from the released split; with nothing in it, nothing does."""
+
 MANY = 50
 """A folder with more subfolders than this holds classes or shards, not the root of a dataset somewhere below."""
 

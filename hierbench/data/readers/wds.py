@@ -1,7 +1,7 @@
 """Reads WebDataset shards in the layout of `clip-benchmark/wds_*`: `test/0.tar` with KEY.jpg and KEY.cls or KEY.txt.
 
 `KEY.cls` holds a number whose name is that line of `classnames.txt` (from 0); `KEY.txt` holds captions, one a line;
-`KEY.npy` holds a 0 or 1 a class (`dataset_type.txt` then says multilabel), in our own exports `KEY.ignored.npy` too.
+`KEY.npy` and `KEY.ignored.npy` hold a 0 or 1 a class, in our own exports of images with several labels.
 Where `class_ids.txt` lies beside it, that says what the numbers mean: an export under the released protocol has the
 released names, some of which stand for the wrong class.
 Archives are never unpacked: images are read from where they lie in them.
@@ -20,7 +20,7 @@ import numpy as np
 
 from hierbench.data.datasets import Classification, MultiLabel, Retrieval
 from hierbench.data.manifests import Manifest
-from hierbench.data.readers._files import first_there, read_lines, read_text, subfolders
+from hierbench.data.readers._files import VARIANT, first_there, read_lines, read_text, subfolders
 from hierbench.data.readers._labels import SERVED, by_names, class_ids_of, classification
 from hierbench.data.readers._multilabel import multilabel
 from hierbench.data.readers._retrieval import retrieval
@@ -57,7 +57,7 @@ class TarImages:
 def fits(manifest: Manifest, folder: Path) -> bool:
     """Whether numbered tar files lie in the folder, in `test/` or in another folder just below."""
     root, shards = _shards(folder) if {*SERVED, "multilabel"} & set(manifest.tasks) else (folder, [])
-    return bool(shards) and ("multilabel" not in manifest.tasks or _type(root) == "multilabel")
+    return bool(shards) and ("multilabel" not in manifest.tasks or _has_several(root))
 
 
 def read(manifest: Manifest, folder: Path) -> Classification | MultiLabel | Retrieval:
@@ -161,9 +161,12 @@ def _text(content: bytes, image_id: str, kind: str) -> str:
         raise DataError(f"sample {image_id}: its .{kind} is not UTF-8 text: fetch it again") from None
 
 
-def _type(root: Path) -> str:
-    path = first_there(root, ("dataset_type.txt", "../dataset_type.txt"))
-    return read_text(path, "dataset type").strip() if path else ""
+def _has_several(root: Path) -> bool:
+    """Whether these are our own shards of images with several labels: others do not say which labels count neither as
+    present nor as absent, and would give another figure.
+    """
+    kind, own = (first_there(root, (name, f"../{name}")) for name in ("dataset_type.txt", VARIANT))
+    return kind is not None and own is not None and read_text(kind, "dataset type").strip() == "multilabel"
 
 
 def _check_count(manifest: Manifest, root: Path, count: int) -> None:

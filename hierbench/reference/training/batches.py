@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from hierbench.reference.packing import Pack, pack
 from hierbench.reference.schema import DataConfig
 from hierbench.reference.tokenizer import tokenize
 from hierbench.reference.training.augment import Augment
+from hierbench.reference.training.scenes import draw_showing
 from hierbench.reference.training.shards import (
     RawSample,
     Stream,
@@ -33,6 +35,9 @@ from hierbench.reference.training.shards import (
     read_stream,
     shuffled,
 )
+
+if TYPE_CHECKING:
+    from hierbench.miniature.datasets import TrainingSample
 
 MAX_DAMAGED_IN_A_ROW = 1000
 
@@ -134,20 +139,11 @@ class Batches(IterableDataset):
                 yield self._draw_miniature(training_sample(index), draw, full)
             step += workers
 
-    def _draw_miniature(self, sample, draw: random.Random, full_share: float) -> Drawn:
-        full = draw.random() < full_share
-        level = 4 if full else draw.choices((1, 2, 3, 4), self.config.caption_levels)[0]
-        parts = []
-        for position in draw.sample(range(len(sample.boxes)), min(self.config.boxes, len(sample.boxes))):
-            phrases = sample.part_captions(position, 3 if full else draw.choice((1, 2, 3)))
-            parts.append((Image.fromarray(sample.crop(position)), draw.choice(phrases).text))
-        if draw.random() < self.config.close_ups:
-            position = draw.randrange(len(sample.boxes))
-            pixels, captions = sample.crop(position), sample.part_captions(position, min(level, 3))
-        else:
-            pixels, captions = sample.pixels, sample.captions(level)
-        image = Image.fromarray(pixels)
-        return Drawn(image, draw.choice(captions).text, tuple(parts), draw.getrandbits(62))
+    def _draw_miniature(self, sample: TrainingSample, draw: random.Random, full_share: float) -> Drawn:
+        showing = draw_showing(sample, draw, self.config, full_share)
+        pixels = sample.pixels if showing.close_up is None else sample.crop(showing.close_up)
+        parts = tuple((Image.fromarray(sample.crop(at)), phrase.text) for at, phrase in showing.parts)
+        return Drawn(Image.fromarray(pixels), showing.caption.text, parts, draw.getrandbits(62))
 
     def _from_shards(self, stream: Stream, tally: Counter) -> Iterator[tuple[int, Drawn]]:
         """Samples with the number of raw samples read up to each, damaged ones skipped and counted."""

@@ -53,6 +53,7 @@ class Report:
     boxes: int
     dropped_samples: dict[str, int]
     dropped_boxes: dict[str, int]
+    turned: int = 0  # samples that EXIF turns: their boxes were cut from the pixels as stored, then turned
     damaged_tars: tuple[str, ...] = ()
 
     def rows(self) -> list[dict[str, Any]]:
@@ -67,6 +68,9 @@ class Report:
             for name, count in counts.items():
                 what = f"{kind} written" if name == "written" else f"{kind} dropped: {name}"
                 rows.append({"what": what, "count": count, "share": f"{count / total:.2%}" if total else ""})
+        if self.turned:
+            share = f"{self.turned / self.samples:.2%}"
+            rows.append({"what": "samples turned upright (EXIF)", "count": self.turned, "share": share})
         if self.damaged_tars:
             rows.append({"what": "damaged raw tars", "count": len(self.damaged_tars), "share": ""})
         return rows
@@ -127,7 +131,7 @@ def _make(path: Path, out: Path, settings: Settings) -> None:
     """Write the shard of a raw tar, then its report. A tar without a usable sample has a report alone."""
     samples: Counter = Counter()
     boxes: Counter = Counter()
-    written = kept = 0
+    written = kept = turned = 0
     target = out / f"{path.stem}.tar"
     damage: list[str] = []
     try:
@@ -136,15 +140,17 @@ def _make(path: Path, out: Path, settings: Settings) -> None:
             tarfile.open(temporary, "w", format=tarfile.GNU_FORMAT) as archive,
         ):
             for key, members in _raw_samples(path, damage):
-                sample = _prepared(members, settings, samples, boxes)
-                if sample is None:
+                made = _prepared(members, settings, samples, boxes)
+                if made is None:
                     continue
+                sample, was_turned = made
                 for name, content in sample.items():
                     info = tarfile.TarInfo(f"{key}.{name}")
                     info.size = len(content)
                     archive.addfile(info, io.BytesIO(content))
                 written += 1
                 kept += int(sample["numparents.txt"])
+                turned += was_turned
         if not written:
             target.unlink()
     except OSError as error:
@@ -154,6 +160,7 @@ def _make(path: Path, out: Path, settings: Settings) -> None:
         "settings": _stamp(settings),
         "samples": written,
         "boxes": kept,
+        "turned": turned,
         "dropped_samples": dict(sorted(samples.items())),
         "dropped_boxes": dict(sorted(boxes.items())),
         "damage": damage[0] if damage else None,
@@ -184,8 +191,11 @@ def _raw_samples(path: Path, damage: list[str]) -> Iterator[tuple[str, dict[str,
 
 def _prepared(
     members: dict[str, bytes], settings: Settings, samples: Counter, boxes: Counter
-) -> dict[str, bytes] | None:
-    """Members of the prepared sample; None, counted in `samples`, where nothing can be made of it."""
+) -> tuple[dict[str, bytes], bool] | None:
+    """Members of the prepared sample, and whether EXIF turns its image; None where nothing can be made of it.
+
+    Why is counted in `samples`.
+    """
     content = next((members[suffix] for suffix in ("jpg", "jpeg", "png", "webp") if suffix in members), None)
     if content is None or "json" not in members:
         samples["no image" if content is None else "no json"] += 1
@@ -218,7 +228,7 @@ def _prepared(
         part = image.crop(box)
         prepared[f"parent{index:03d}.jpg"] = _jpeg(part if turn is None else part.transpose(turn))
         prepared[f"parent{index:03d}.txt"] = phrase.encode("utf-8", "replace")
-    return prepared
+    return prepared, turn is not None
 
 
 Box = tuple[int, int, int, int]  # left, top, right, bottom in pixels
@@ -309,6 +319,7 @@ def _sum(reports: Sequence[dict[str, Any]]) -> Report:
         shards=sum(report["samples"] > 0 for report in reports),
         samples=sum(report["samples"] for report in reports),
         boxes=sum(report["boxes"] for report in reports),
+        turned=sum(report["turned"] for report in reports),
         dropped_samples=total("dropped_samples"),
         dropped_boxes=total("dropped_boxes"),
         damaged_tars=tuple(report["raw"]["name"] for report in reports if report["damage"]),
