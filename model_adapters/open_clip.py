@@ -235,12 +235,29 @@ POSITION_IDS = "text.transformer.embeddings.position_ids"
 """Of old transformers versions."""
 
 
+FOLDER_WEIGHTS = (
+    "open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin",
+    "open_clip_pytorch_model.pth", "model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth",
+)  # fmt: skip
+"""Where open_clip looks for a folder's weights, in its order."""
+
+
 def _from_repository(reference: str) -> _Found:
+    kind, _, place = reference.partition(":")
     model = _create(
-        reference, reference, require_pretrained=True
-    )  # else open_clip goes on with random weights
+        reference, reference, load_weights=False, pretrained_image=False, pretrained_text=False
+    )  # weights are read below, as those of any file
+    if kind == "local-dir":
+        file = next(
+            (found for name in FOLDER_WEIGHTS if (found := Path(place).expanduser() / name).is_file()), None
+        )
+        if file is None:
+            raise CheckpointError(f"{place} has no weights: expected {' or '.join(FOLDER_WEIGHTS)}")
+    else:
+        file = Path(_attempt(reference, lambda: open_clip.download_pretrained_from_hf(place)))
+    _fill(model, file)
     config = _attempt(reference, lambda: open_clip.get_model_config(reference))
-    name = reference.partition(":")[2].rstrip("/").rpartition("/")[2]
+    name = place.rstrip("/").rpartition("/")[2]
     return _Found(model, reference, name, reference, state_sha256(model), bool(config.get("quick_gelu")))
 
 

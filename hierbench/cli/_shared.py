@@ -6,7 +6,9 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -203,6 +205,40 @@ def existing_folder(option: str, path: Path | None) -> Path | None:
     if path is not None and not path.expanduser().is_dir():
         raise UsageError(f"{option} {path}: there is no such folder")
     return path and path.expanduser()
+
+
+def run_folder(out: Path | None, name: str = "{}") -> Path:
+    """--out, or a new folder in runs/ that no other run has, called `name` with the time in place of {}.
+
+    Under torchrun the first process makes it. Raises OutputError where it cannot be made.
+    """
+    from hierbench.errors import OutputError
+    from hierbench.files import new_folder
+
+    if out is not None:
+        return out.expanduser()
+    folder = Path("runs") / name.format(time.strftime("%Y-%m-%d-%H%M%S"))
+    if os.environ.get("RANK", "0") != "0":
+        return folder
+    try:
+        return new_folder(folder)
+    except OSError as error:
+        raise OutputError(f"cannot make {folder} ({error.strerror or error}): give --out DIR") from error
+
+
+@contextmanager
+def output_folder(out: Path | None, name: str = "{}") -> Iterator[Path]:
+    """`run_folder` for the length of a block; folders that are new and empty go again when it ends early."""
+    base = Path("runs") if out is None else out.expanduser()
+    fresh = [folder for folder in (base, *base.parents) if not folder.exists()]
+    folder = run_folder(out, name)
+    try:
+        yield folder
+    except BaseException:
+        for made in [*([folder] if out is None else []), *fresh]:
+            with suppress(OSError):  # it is not empty, or not there
+                made.rmdir()
+        raise
 
 
 def missing_data(records: Iterable[Any]) -> list[dict[str, Any]]:

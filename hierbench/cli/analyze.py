@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +14,7 @@ from hierbench.cli._shared import (
     print_json,
     print_listing,
     register,
+    run_folder,
     say,
     sub_app,
 )
@@ -72,7 +72,7 @@ def norms(
     from hierbench.analysis import reports
 
     embedded = asked.embedded(model, asked.open())
-    out = _folder(out)
+    out = run_folder(out, "{}-analyze")
     _show(reports.norms(embedded, out, f"{model}, {dataset}"), out, as_json)
 
 
@@ -91,7 +91,7 @@ def uncertainty(
     from hierbench.analysis import reports
 
     embedded = asked.embedded(model, asked.open())
-    out = _folder(out)
+    out = run_folder(out, "{}-analyze")
     rows = reports.uncertainties(embedded, out, f"{model}, {dataset}")
     _show(rows, out, as_json)
     if not rows[0]["trained"]:
@@ -111,7 +111,7 @@ def horopca(
     from hierbench.analysis import reports
 
     embedded = asked.embedded(model, asked.open())
-    out = _folder(out)
+    out = run_folder(out, "{}-analyze")
     _show(reports.horopca_plane(embedded, out, f"{model}, {dataset}", centre.value), out, as_json)
 
 
@@ -147,7 +147,7 @@ def traversal(
     opened = asked.open()
     chosen = image or [opened.images.ids[row] for row in spread(len(opened.images.ids), count)]
     embedded = asked.embedded(model, with_own(opened, chosen, captions))
-    out = _folder(out)
+    out = run_folder(out, "{}-analyze")
     rows = reports.traversals(embedded, out, chosen, steps=steps, within_cones=not all_captions)
     _show(rows, out, as_json)
     outside = {row["image"] for row in rows if not row["within_cones"]}
@@ -188,7 +188,7 @@ def ambiguity(
         raise UsageError(f"--dataset {dataset} has no chains of captions: choose hierarcaps or {DATASET}")
     embedded = asked.embedded(model, opened)
     finder = asked.embedded(similar_by, opened) if similar_by else embedded
-    out = _folder(out)
+    out = run_folder(out, "{}-analyze")
     title = f"{model}, {dataset}; similar images by {similar_by or 'itself'}"
     _show(
         reports.ambiguities(embedded, opened, finder, out, title, ks=sorted(set(k or REMOVED)), pool=pool),
@@ -248,10 +248,6 @@ class Asked:
             progress=choose(),
         )
         return gather(session, opened, load_manifest(self.dataset).fit)
-
-
-def _folder(out: Path | None) -> Path:
-    return (out or Path("runs") / f"{time.strftime('%Y-%m-%d-%H%M%S')}-analyze").expanduser()
 
 
 def _show(rows: list[dict[str, Any]], out: Path, as_json: bool) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Sequence
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +15,7 @@ from hierbench.cli._shared import (
     data_paths,
     existing_folder,
     missing_data,
+    output_folder,
     print_json,
     print_listing,
     print_table,
@@ -54,7 +54,7 @@ from hierbench.cli.options import (
     option,
     out_option,
 )
-from hierbench.errors import HierbenchError, UsageError
+from hierbench.errors import UsageError
 
 
 def run(
@@ -111,7 +111,7 @@ def run(
         "suite": suite,
         "data": data_paths(data),
         "data_dir": existing_folder("--data-dir", data_dir),
-        "out": out or Path("runs") / time.strftime("%Y-%m-%d-%H%M%S"),
+        "out": out or Path("runs") / "TIME",
         "device": device,
         "batch_size": batch_size,
         "dtype": dtype.to_measure,
@@ -126,11 +126,14 @@ def run(
     }
     if dry_run:
         return _plan(arguments, as_json)
-    if retrain:
-        arguments["models"] = _retrained(arguments["out"], device)
-    if os.environ.get("RANK", "0") == "0":  # under torchrun one process speaks
-        say(f"hierbench: {_titles(arguments['models'])} on {f'suite {suite}' if suite else ', '.join(task)}")
-    return _run(arguments, as_json, first_steps=not wanted)
+    with output_folder(out) as folder:
+        arguments["out"] = folder
+        if retrain:
+            arguments["models"] = _retrained(folder, device)
+        if os.environ.get("RANK", "0") == "0":  # under torchrun one process speaks
+            on = f"suite {suite}" if suite else ", ".join(task or ())
+            say(f"hierbench: {_titles(arguments['models'])} on {on}")
+        return _run(arguments, as_json, first_steps=not wanted)
 
 
 def chosen_models(
@@ -211,15 +214,9 @@ def _run(arguments: dict, as_json: bool, first_steps: bool) -> int:
     from hierbench.engine import distributed, runner
 
     out = arguments["out"]
-    fresh = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
         with _stdout_for_results():
             found = runner.run(**arguments)
-    except HierbenchError:
-        for folder in fresh:
-            with suppress(OSError):  # nothing was done: leave no empty folders
-                folder.rmdir()
-        raise
     except KeyboardInterrupt:
         kept = f"finished tasks lie in {out}" if (out / "results").is_dir() else "no task had finished"
         raise Interrupted(f"{kept}; the same command with --out {out} goes on from there") from None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 import time
-from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hierbench.cli._shared import say
+from hierbench.cli._shared import output_folder, say
 from hierbench.cli.options import Device, out_option
 
 if TYPE_CHECKING:
@@ -62,11 +61,11 @@ def train(
     if bundle is not None and not evaluate:
         raise UsageError("--bundle needs --evaluate SUITE: the model's card says what it reached")
     resolved = resolve(config, overrides or ())
-    folder = out or _new_folder()
     from hierbench.reference.training.launch import launch
 
     begun = time.monotonic()
-    final = launch(resolved, folder, device=device, resume=resume)
+    with output_folder(out, "train-{}") as folder:
+        final = launch(resolved, folder, device=device, resume=resume)
     if final is None:  # a process that does not lead
         return
     seconds = time.monotonic() - begun
@@ -82,13 +81,6 @@ def train(
         notes = {"resumed": "the seconds are those of the last sitting"} if resume else {}
         made = bundling.bundle(folder, bundle, command=command, seconds=seconds, figures=figures, **notes)
         say(f"bundled: {made}")
-
-
-def _new_folder() -> Path:
-    """A folder that no run has: two may begin in the same second."""
-    first = Path("runs") / f"train-{time.strftime('%Y%m%d-%H%M%S')}"
-    others = (first.with_name(f"{first.name}-{number}") for number in count(2))
-    return next(folder for folder in chain([first], others) if not folder.exists())
 
 
 def _adapter(config: ReferenceConfig) -> str:

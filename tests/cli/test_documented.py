@@ -5,9 +5,14 @@ a GPU, a server or hours is read by the command's own parser instead: `ONLY_PARS
 as it stands, and has to end well.
 """
 
+import io
+import json
 import re
 import shlex
+import sys
+import tarfile
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from PIL import Image
@@ -121,15 +126,40 @@ def parse(commands, words):
     return tuple(words[:length]), given
 
 
+def raw_tar():
+    """One of GRIT's samples as img2dataset packs it: a picture with one box."""
+    picture = io.BytesIO()
+    Image.new("RGB", (80, 40), (250, 0, 0)).save(picture, "JPEG")
+    told = {
+        "caption": "a red dog",
+        "noun_chunks": [[2, 9, 0.0, 0.0, 0.5, 1.0, 0.9]],
+        "ref_exps": [],
+        "key": "1",
+    }
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, content in (
+            ("1.jpg", picture.getvalue()),
+            ("1.txt", b"a red dog"),
+            ("1.json", json.dumps(told).encode()),
+        ):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
+
+
 @pytest.fixture
 def world(tmp_path, layouts, tiny_checkpoint, monkeypatch):
     """A folder in which the documented commands find what they name, small."""
     from hierbench import registry
     from hierbench.cleaning import adapter_roles
     from hierbench.data import manifests
+    from hierbench.models import families
 
     monkeypatch.setattr(manifests, "_registered", {})
     monkeypatch.setattr(registry, "_added", {})
+    monkeypatch.setattr(families, "_user_adapters", {})
     tasks_page = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
     blocks = dict(re.findall(r"^```(yaml|python)\n(.*?)^```", tasks_page, re.S | re.M))
     (tmp_path / "mine.yaml").write_text(blocks["yaml"])
@@ -156,6 +186,7 @@ def world(tmp_path, layouts, tiny_checkpoint, monkeypatch):
     Image.new("RGB", (40, 30), (200, 90, 20)).save(tmp_path / "photo.jpg")
     (tmp_path / "weights.pth").symlink_to(tiny_checkpoint("hycoclip"))
     (tmp_path / "bundled.safetensors").symlink_to(ROOT / "hierbench/reference/bundled/argent.safetensors")
+    (tmp_path / "raw.tar").write_bytes(raw_tar())
     few = adapter_roles.labelled_miniature(20)
     monkeypatch.setattr(adapter_roles, "labelled_miniature", lambda: few)
     return tmp_path
@@ -202,6 +233,18 @@ def test_every_command_of_the_help_runs(hierbench, commands, world):
         run_or_parse(hierbench, commands, line)
 
 
+def test_commands_within_a_sentence_have_the_options_that_they_name(commands):
+    for page in PAGES:
+        for line in re.findall(r"`(hierbench [^`]+)`", page.read_text(encoding="utf-8")):
+            words = re.sub(r"^hierbench ", "", line).split()
+            matching = [
+                c for n, c in commands.items() if n == tuple(words[: len(n)]) or n[0] == words[0] == words[-1]
+            ]
+            assert matching, (page.name, line)
+            known = {spelling for command in matching for param in command.params for spelling in param.opts}
+            assert {word for word in words if word.startswith("-")} <= known, (page.name, line)
+
+
 def test_a_rule_covers_something(commands):
     lines = [line for page in PAGES for line in documented(page.read_text(encoding="utf-8"))]
     lines += shown_in_help(commands)
@@ -213,3 +256,144 @@ def test_a_command_that_does_not_exist_is_noticed(hierbench, commands, world):
     for line in ("hierbench run MODEL --nonesuch", "hierbench run hycoclip-vit-b --nonesuch"):
         with pytest.raises(Exception, match=r"nonesuch"):
             run_or_parse(hierbench, commands, line)
+
+
+# ----------------------------------------------------------------------- every option, at least once
+
+EMBED = (
+    "--device cpu --dtype float32 --batch-size 8 --workers 0 --no-cache --offline "
+    "--protocol corrected --adapter mymodel.py"
+)
+DATA = "--data coco=data/coco --data-dir data --manifest mine.yaml"
+ANALYZE = f"{EMBED} {DATA} --dataset miniature-chains --limit 12 --json -o looked"
+ROLES = (
+    "--backend adapter --verifier random --embedder random --reranker random --adapter mymodel.py --device cpu "
+    "--no-probe --dtype float32 --batch-size 4 --base-url http://localhost:1/v1 --concurrency 2 --timeout 5 "
+    "--retries 1 --json"
+)
+RULES = (
+    "--min-verify 0.1 --min-order 0.1 --max-ambiguity 0.9 --ambiguity-level 3 --max-negative 1 --top-captions 5 "
+    "--top-images 2 --shard 0/1 --chunk 8"
+)
+OPTIONS = [
+    "models --adapter mymodel.py --json",
+    "tasks --manifest mine.yaml --task-file mytasks.py --json",
+    f"datasets {DATA} --json",
+    f"doctor {DATA} --json",
+    "errata --json",
+    f"errata --measure --family random --checkpoint sphere --name ours {EMBED.replace('--protocol corrected ', '')} "
+    "--data imagenet=data/imagenet --data-dir data --limit 2",
+    f"run --family random --checkpoint sphere --name ours {EMBED} {DATA} --prompts photo --task-file mytasks.py "
+    "--task zero-shot/miniature-colours --limit 4 -o runs/all --json",
+    "run random --suite miniature --limit 4 --force --dry-run -o runs/all",
+    "run random --task zero-shot/miniature-colours --limit 2 -o runs/second",
+    f"run random --task zero-shot/mine {DATA} --data mine=mine -o runs/all",
+    "leaderboard show runs/all --layout miniature --format json --json",
+    "leaderboard show runs/all --layout argent --published",
+    "leaderboard build runs/all runs/second -o site --layout argent --published --json",
+    "leaderboard compare ours random --in runs/all --layout miniature --json",
+    *(f"analyze {what} mymodel {ANALYZE}" for what in ("norms", "uncertainty", "horopca --centre origin")),
+    f"analyze traversal mymodel {ANALYZE} --image photo.jpg --captions captions.txt --steps 5 --all-captions -n 2",
+    f"analyze ambiguity mymodel {ANALYZE} --similar-by random --k 0 --k 2 --pool 2",
+    "data prepare mine --from mine -o made --workers 0 --force --manifest mine.yaml --json",
+    "data verify mine --pixels --data mine=mine --data-dir data --workers 0 --manifest mine.yaml --json",
+    "data show mine -o sheet.png --count 2 --data mine=mine --data-dir data --manifest mine.yaml --json",
+    "data export mine -o other --format imagefolder --protocol corrected --prompts photo --data mine=mine "
+    "--data-dir data --manifest mine.yaml",
+    "data grit-prepare raw.tar -o grit --workers 1 --max-boxes 2 --min-side 4",
+    f"clean miniature -o c --count 30 --share 0.2 --seed mine --negatives 4 {ROLES} {RULES}",
+    "clean miniature -o c2 --count 30 --negatives 4 --keep 20",
+    "clean miniature -o c3 --count 30 --negatives 4 --dry-run --probe 1",
+    f"clean hierarcaps -o h --data hierarcaps=data/hierarcaps --data-dir data --limit 12 --negatives 2 {ROLES} {RULES}",
+    "clean hierarcaps -o h --data hierarcaps=data/hierarcaps --backend adapter --verifier random --keep 6 "
+    "--negatives 2 --max-negative 1 --dry-run --probe 1",
+    "clean report c2 random --data-dir data --data coco=data/coco --adapter mymodel.py --device cpu --offline "
+    "--protocol released --json",
+    "clean merge c c3 -o merged",
+    f"train miniature/clip {TRAINING} -o trained --device cpu",
+    f"train miniature/clip {TRAINING} -o trained --device cpu --resume --evaluate argent --bundle bundle",
+    "train --list",
+    "miniature show 4 -o grid.png --split pool --start 3",
+    "cache stats --json",
+    "cache prune --days 1 --max-size 1 --all --json",
+]
+"""Commands that are not shown in the pages, for the options that those leave out; run in this order, in one world."""
+
+NOT_RUN = {
+    (
+        "leaderboard compare",
+        "--against-published",
+    ): "wants ARGENT's figures: tests/cli/test_leaderboard.py has some",
+    ("run", "--compile"): "wants a compiler and a minute",
+    ("run", "--retrain"): "trains for an hour",
+}
+"""Options that cannot be run here, (command, spelling) -> why."""
+
+
+def given_options(commands, words):
+    """The command that the words name, and the first spelling of each option that they give."""
+    length = max(n for n in (1, 2) if tuple(words[:n]) in commands)
+    spellings = {
+        spelling: param for param in commands[tuple(words[:length])].params for spelling in param.opts
+    }
+    return tuple(words[:length]), {spellings[word].name for word in words[length:] if word in spellings}
+
+
+def test_what_the_pages_leave_out_runs(hierbench, world):
+    for line in OPTIONS:
+        done = hierbench(*shlex.split(line))
+        assert done.status == 0, (line, done.err)
+
+
+def test_every_option_of_every_command_is_run_once(commands):
+    lines = [line for page in PAGES for line in documented(page.read_text(encoding="utf-8"))]
+    lines += shown_in_help(commands)
+    run = {}
+    for line in lines:
+        words, reason = prepared(line)
+        if not reason:
+            command, names = given_options(commands, words)
+            run.setdefault(command, set()).update(names)
+    for line in OPTIONS:
+        command, names = given_options(commands, shlex.split(line))
+        run.setdefault(command, set()).update(names)
+    missing = {
+        (" ".join(words), param.opts[-1])
+        for words, command in commands.items()
+        for param in command.params
+        if param.param_type_name == "option" and param.name != "help" and param.name not in run.get(words, ())
+    }
+    assert sorted(missing - NOT_RUN.keys()) == []
+    assert NOT_RUN.keys() <= missing
+
+
+PYTHON = [
+    (page, block)
+    for page in PAGES
+    for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.S | re.M)
+]
+PYTHON_STAND_INS = {
+    '"/data/imagenet/val"': '"data/imagenet"',
+    '"hycoclip_vit_b.pth"': '"weights.pth"',
+    '"openclip-vit-b-32-openai"': '"random"',
+}
+
+
+@pytest.mark.parametrize(("page", "block"), PYTHON, ids=[page.stem for page, _ in PYTHON])
+def test_every_python_block_runs(world, monkeypatch, page, block):
+    monkeypatch.chdir(world)
+    for word, stand_in in PYTHON_STAND_INS.items():
+        block = block.replace(word, stand_in)
+    module = ModuleType("documented")
+    monkeypatch.setitem(sys.modules, "documented", module)  # dataclasses look themselves up
+    exec(compile(block, str(page), "exec"), module.__dict__)
+
+
+def test_the_adapter_of_the_pages_conforms(world):
+    from hierbench.models.conformance import check_adapter
+    from hierbench.models.families import add_adapter_file
+
+    add_adapter_file(world / "mymodel.py")
+    import hierbench
+
+    assert check_adapter(hierbench.load_model("mymodel")) == []

@@ -363,3 +363,14 @@ def test_a_suite_runs_what_is_there_and_lists_the_rest(hierbench, tmp_path):
         "dataset": "coco-objects", "tasks": ["multilabel/coco"], "command": "hierbench data prepare coco-objects",
     }  # fmt: skip
     assert "average" not in document["table"]["rows"][0]["cells"]
+
+
+def test_runs_of_the_same_second_have_a_folder_each(hierbench, engine, monkeypatch, tmp_path):
+    monkeypatch.setattr("time.strftime", lambda form, *moment: "now")
+    engine(MEASURED)
+    folders = []
+    for _ in range(2):
+        assert hierbench("run", "random").status == 0
+        folders.append(engine.asked["out"].name)
+    assert folders == ["now", "now-2"]
+    assert all((tmp_path / "runs" / name / "table.md").is_file() for name in folders)

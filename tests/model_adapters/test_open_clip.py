@@ -110,7 +110,9 @@ def test_a_folder_in_open_clips_layout(tiny_open_clip, tmp_path):
     folder.mkdir()
     config = {"model_cfg": open_clip.get_model_config(name), "preprocess_cfg": {"mean": [0.5] * 3}}
     (folder / "open_clip_config.json").write_text(json.dumps(config))
-    with pytest.raises(CheckpointError, match="could not be loaded"):  # never random weights in silence
+    with pytest.raises(
+        CheckpointError, match="exported has no weights: expected open_clip"
+    ):  # never random weights in silence
         load_model("open_clip", f"local-dir:{folder}")
     torch.save(torch.load(file), folder / "open_clip_pytorch_model.bin")
     adapter = load_model("open_clip", f"local-dir:{folder}")
@@ -119,6 +121,12 @@ def test_a_folder_in_open_clips_layout(tiny_open_clip, tmp_path):
     )
     assert adapter.config.mean == [0.5] * 3
     assert adapter.card.name == "exported"
+    state = torch.load(file)
+    torch.save(
+        {**state, "text_projection": state["text_projection"].int()}, folder / "open_clip_pytorch_model.bin"
+    )
+    with pytest.raises(CheckpointError, match=r"not floating point, in text_projection \(int32\)"):
+        load_model("open_clip", f"local-dir:{folder}")
 
 
 def test_names_are_helped_along(tagged):

@@ -91,15 +91,15 @@ def prepare(
     depend on `workers` (processes; 0 = this one). A raw tar that breaks off gives what is whole, and is named in the
     report. Raises UsageError (two tars of one name, other settings than before), DataError, OutputError.
     """
-    raw = [Path(path) for path in raw]
-    _check_names(raw, out)
+    tars = [Path(path) for path in raw]
+    _check_names(tars, out)
     with _alone(out):
         for leftover in out.glob(".*.tmp"):  # of a killed run
             leftover.unlink()
         _check_settings(out, settings)
-        todo = [path for path in raw if not _is_finished(path, out, settings)]
-        with choose(progress).bar("raw tars", len(raw)) as advance:
-            advance(len(raw) - len(todo))
+        todo = [path for path in tars if not _is_finished(path, out, settings)]
+        with choose(progress).bar("raw tars", len(tars)) as advance:
+            advance(len(tars) - len(todo))
             for _ in _made(todo, out, settings, workers):
                 advance(1)
         total = _sum(_reports(out))
@@ -170,7 +170,8 @@ def _make(path: Path, out: Path, settings: Settings) -> None:
 
 def _raw_samples(path: Path, damage: list[str]) -> Iterator[tuple[str, dict[str, bytes]]]:
     """(key, {suffix: content}) of the samples of a raw tar; where it breaks off, `damage` gets a line."""
-    key, members = None, {}
+    key: str | None = None
+    members: dict[str, bytes] = {}
     try:
         with tarfile.open(path, "r|*") as archive:
             for info in archive:
@@ -181,11 +182,12 @@ def _raw_samples(path: Path, damage: list[str]) -> Iterator[tuple[str, dict[str,
                     if key is not None:
                         yield key, members
                     key, members = base, {}
-                members[suffix.lower()] = archive.extractfile(info).read()
+                if (content := archive.extractfile(info)) is not None:
+                    members[suffix.lower()] = content.read()
     except (tarfile.TarError, EOFError, OSError) as error:
         damage.append(f"{type(error).__name__}: {error}")
         members = {}  # what broke off may be half a sample
-    if members:
+    if members and key is not None:
         yield key, members
 
 
