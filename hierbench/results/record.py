@@ -123,7 +123,7 @@ class Record:
                     high is not None and number > high + ROUNDING * max(1.0, abs(high))
                 ):
                     raise ValueError(f"its figure {name} is {number:g}, outside {low} to {high}")
-            if None not in (figure.low, figure.high) and figure.low > figure.high:
+            if figure.low is not None and figure.high is not None and figure.low > figure.high:
                 raise ValueError(f"the interval of its figure {name} is [{figure.low:g}, {figure.high:g}]")
             if outside(figure) and outside_note(name) not in self.notes:
                 raise ValueError(
@@ -209,7 +209,7 @@ def _from_1(content: dict[str, Any]) -> dict[str, Any]:
     """Schema 1 had protocol, variant and prompts in one string, and neither specs nor a hash of its items."""
     protocol, *rest = str(content.get("protocol")).split("+")
     prompts = rest.pop() if rest[-1:] == ["photo"] else DEFAULT_PROMPTS
-    added = {"specs": {}, "headline": "", "degenerate": {}, "items_sha256": None}
+    added: dict[str, Any] = {"specs": {}, "headline": "", "degenerate": {}, "items_sha256": None}
     way = {"protocol": protocol, "variant": "+".join(rest), "prompts": prompts}
     return {**added, **content, **way, "schema": 2}
 

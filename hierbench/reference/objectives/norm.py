@@ -29,10 +29,12 @@ class NormRegulariser:
         return frozenset(self.members)
 
     def __call__(self, batch: Embedded) -> tuple[Tensor, dict]:
-        total, count = 0.0, 0
+        total = count = batch.image.new_zeros(())
         for item in self.members:
             norm = torch.linalg.vector_norm(batch.points(item), dim=-1).clamp(min=LEAST_NORM)
             values = norm.square() - norm.log()
-            valid = batch.valid if item in PARTS else torch.ones_like(values, dtype=torch.bool)
+            valid = batch.valid if item in PARTS else None
+            if valid is None:
+                valid = torch.ones_like(values, dtype=torch.bool)
             total, count = total + torch.where(valid, values, 0).sum(), count + valid.sum()
         return total / count, {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -108,12 +108,13 @@ class Batches(IterableDataset):
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
         reader = (self.start + worker) % workers  # readers keep their identity over resumes
         tally: Counter = Counter()
+        samples: Iterator[tuple[int, Drawn]]
         if self.shards is None:
             read_before = self.consumed.get(reader, 0)
             samples = enumerate(self._miniature(self.start + worker, workers), read_before + 1)
         else:
             reader += self.rank * workers
-            samples = self._from_shards(Stream(reader, self.world * workers), tally)
+            samples = self._from_shards(self.shards, Stream(reader, self.world * workers), tally)
         while True:
             taken = list(islice(samples, self.rows))
             yield replace(
@@ -145,10 +146,12 @@ class Batches(IterableDataset):
         parts = tuple((Image.fromarray(sample.crop(at)), phrase.text) for at, phrase in showing.parts)
         return Drawn(Image.fromarray(pixels), showing.caption.text, parts, draw.getrandbits(62))
 
-    def _from_shards(self, stream: Stream, tally: Counter) -> Iterator[tuple[int, Drawn]]:
+    def _from_shards(
+        self, shards: Sequence[str], stream: Stream, tally: Counter
+    ) -> Iterator[tuple[int, Drawn]]:
         """Samples with the number of raw samples read up to each, damaged ones skipped and counted."""
         parse = parse_grit if self.config.kind == "grit" else parse_pair
-        raw = read_stream(self.shards, stream, parse, seed=self.seed, tally=tally)
+        raw = read_stream(shards, stream, parse, seed=self.seed, tally=tally)
         raw = shuffled(raw, self.config.shuffle_buffer, self.seed * 1_000_003 + stream.index)
         begin = self.consumed.get(stream.index, 0)
         for _ in islice(raw, begin):
@@ -170,7 +173,7 @@ class Batches(IterableDataset):
         if image is None:
             return None
         chosen = draw.sample(sample.parts, len(sample.parts)) if self.config.boxes else ()
-        parts = []
+        parts: list[tuple[Image.Image, str]] = []
         for content, phrase in chosen:
             if len(parts) == self.config.boxes:
                 break
@@ -192,11 +195,14 @@ class Batches(IterableDataset):
         valid = torch.zeros(len(samples), slots, dtype=torch.bool)
         for slot in range(slots):
             for row, sample in enumerate(samples):
-                present = slot < len(sample.parts)
-                image, phrase = sample.parts[slot] if present else (None, "")
-                images.append(self.augment(image, sample.seed + slot + 1) if present else blank)
+                if slot >= len(sample.parts):
+                    images.append(blank)
+                    captions.append("")
+                    continue
+                image, phrase = sample.parts[slot]
+                images.append(self.augment(image, sample.seed + slot + 1))
                 captions.append(phrase)
-                valid[row, slot] = present
+                valid[row, slot] = True
         tokens = tokenize(captions)
         piece = (self.micro_batch or self.rows) * (1 + slots)
         texts = tuple(pack(tokens[start : start + piece]) for start in range(0, len(tokens), piece))

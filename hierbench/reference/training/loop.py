@@ -12,7 +12,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from hierbench.errors import HierbenchError, UsageError
 from hierbench.files import replacing
 from hierbench.reference.configuration import build
 from hierbench.reference.model import ReferenceModel
-from hierbench.reference.schema import ReferenceConfig
+from hierbench.reference.schema import ReferenceConfig, TrainConfig
 from hierbench.reference.training import folder
 from hierbench.reference.training import state as checkpoints
 from hierbench.reference.training.batches import Batches, TrainingBatch, loader
@@ -105,7 +105,7 @@ class Trainer:
             total, logged = self.model.objective(image, text, batch.part_valid, gather_rows)
             self.scaler.scale(total).backward()
         else:
-            total, logged = self._cached_gradients(pixels, batch)
+            total, logged = self._cached_gradients(pixels, batch, train.micro_batch)
         self._average_scalars()
         norm = self._apply(train, number)
         return {"loss": total.detach(), **logged, "gradient_norm": norm}
@@ -115,8 +115,10 @@ class Trainer:
         """Images a sample: the whole and its part slots."""
         return 1 + self.config.data.boxes
 
-    def _cached_gradients(self, pixels: Tensor, batch: TrainingBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        pieces = list(zip(pixels.split(self.config.train.micro_batch * self.slots), batch.texts, strict=True))
+    def _cached_gradients(
+        self, pixels: Tensor, batch: TrainingBatch, micro_batch: int
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        pieces = list(zip(pixels.split(micro_batch * self.slots), batch.texts, strict=True))
         with torch.no_grad(), self._autocast():
             encoded = [self.model.encode(*piece) for piece in pieces]
         image, text = (torch.cat(features).requires_grad_() for features in zip(*encoded, strict=True))
@@ -125,12 +127,12 @@ class Trainer:
         start = 0
         for index, piece in enumerate(pieces):
             last = index == len(pieces) - 1
-            wait = nullcontext() if last or self.processes.world == 1 else self.encoders.no_sync()
-            with wait:
+            several = isinstance(self.encoders, nn.parallel.DistributedDataParallel) and not last
+            with self.encoders.no_sync() if several else nullcontext():
                 with self._autocast():
                     features = self.encoders(*piece)
                 rows = slice(start, start + len(piece[0]))
-                torch.autograd.backward(features, [image.grad[rows], text.grad[rows]])
+                torch.autograd.backward(features, [_gradient(image)[rows], _gradient(text)[rows]])
             start = rows.stop
         return total, logged
 
@@ -138,18 +140,18 @@ class Trainer:
         if self.processes.world == 1:
             return
         used = [parameter for parameter in self.scalars if parameter.grad is not None]
-        flat = torch.stack([parameter.grad for parameter in used])
+        flat = torch.stack([_gradient(parameter) for parameter in used])
         dist.all_reduce(flat)
         for parameter, gradient in zip(used, flat / self.processes.world, strict=True):
-            parameter.grad.copy_(gradient)
+            _gradient(parameter).copy_(gradient)
 
-    def _apply(self, train, number: int) -> Tensor:
+    def _apply(self, train: TrainConfig, number: int) -> Tensor:
         factor = learning_rate_factor(number, steps=train.steps, warmup_steps=train.warmup_steps)
         for group in self.optimiser.param_groups:
             group["lr"] = train.learning_rate * factor
         parameters = [p for p in self.model.parameters() if p.grad is not None]
         self.scaler.unscale_(self.optimiser)
-        norm = torch.nn.utils.get_total_norm([p.grad for p in parameters])
+        norm = torch.nn.utils.get_total_norm([_gradient(p) for p in parameters])
         if train.clip_norm is not None:
             torch.nn.utils.clip_grads_with_norm_(parameters, train.clip_norm, norm)
         if self.scaler.is_enabled():
@@ -157,12 +159,12 @@ class Trainer:
             self.scaler.update()
         else:
             # The fused step skips itself where `found_inf` is set: no look at the value, no wait for the device.
-            self.optimiser.grad_scale, self.optimiser.found_inf = None, (~norm.isfinite()).float()
+            vars(self.optimiser).update(grad_scale=None, found_inf=(~norm.isfinite()).float())
             self.optimiser.step()
         self.bad_steps += ~norm.isfinite()
         return norm
 
-    def _autocast(self):
+    def _autocast(self) -> AbstractContextManager[Any]:
         precision = AUTOCAST.get(self.config.train.precision)
         return torch.autocast(self.device.type, precision) if precision else nullcontext()
 
@@ -290,6 +292,12 @@ def _save(trainer: Trainer, out: Path, done: int, consumed: dict[int, int], tall
     checkpoints.save(
         out, done, trainer.model.encoder.state_dict(), state, keep=trainer.config.train.keep_states
     )
+
+
+def _gradient(of: Tensor) -> Tensor:
+    """The gradient of a tensor that has one."""
+    assert of.grad is not None
+    return of.grad
 
 
 def _check_finite(trainer: Trainer, loss: float) -> None:

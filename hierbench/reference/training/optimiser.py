@@ -13,7 +13,8 @@ def build_optimiser(model: torch.nn.Module, config: TrainConfig) -> torch.optim.
     Learned scalars (temperatures, curvature, alphas) are never decayed; gains and biases only with
     `decay_gains_and_biases`, which is what the released helper does against its own documentation.
     """
-    decayed, spared = [], []
+    decayed: list[torch.nn.Parameter] = []
+    spared: list[torch.nn.Parameter] = []
     for parameter in model.parameters():
         if not parameter.requires_grad:
             continue

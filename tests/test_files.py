@@ -1,0 +1,72 @@
+"""Temporary files of the dead go, those of the living stay; what is replaced is on the disk before its name is."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from hierbench import files
+from hierbench.errors import DataError
+from hierbench.files import locked, regular_file, replacing, sweep, temporary_name
+
+LEAVES = """
+import os, sys
+from pathlib import Path
+from hierbench.files import replacing
+with replacing(Path(sys.argv[1]) / "deep" / "record.json") as temporary:
+    temporary.write_text("half")
+    os._exit(9)
+"""
+
+
+def test_what_a_killed_process_left_is_swept(tmp_path):
+    assert subprocess.run([sys.executable, "-c", LEAVES, str(tmp_path)]).returncode == 9
+    [left] = (tmp_path / "deep").iterdir()
+    mine, other, old = (tmp_path / name for name in (temporary_name("a"), ".b.12.ab.tmp", ".c.12.ab.tmp"))
+    for path in (mine, other, old, tmp_path / "kept.tmp"):
+        path.write_text("")
+    os.utime(old, (0, 0))
+    assert sweep(tmp_path) == 2
+    assert not left.exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [mine.name, other.name, "deep", "kept.tmp"]
+    )
+
+
+@pytest.mark.parametrize(("durable", "synced"), [(True, ["file", "folder"]), (False, [])])
+def test_file_and_folder_are_synced_around_the_rename(tmp_path, monkeypatch, durable, synced):
+    seen = []
+    path = tmp_path / "x"
+    monkeypatch.setattr(
+        files, "sync", lambda what: seen.append(("folder" if what.is_dir() else "file", path.exists()))
+    )
+    with replacing(path, durable=durable) as temporary:
+        temporary.write_text("whole")
+    assert [kind for kind, _ in seen] == synced
+    assert [renamed for _, renamed in seen] == [False, True][: len(seen)]
+
+
+def test_a_lock_that_another_process_holds_is_not_waited_for_longer_than_asked(tmp_path):
+    holder = subprocess.Popen(
+        [
+            sys.executable, "-c",
+            "import sys; from pathlib import Path; from hierbench.files import locked\n"
+            "with locked(Path(sys.argv[1])):\n    print('held', flush=True); sys.stdin.read()",
+            str(tmp_path / "lock"),
+        ],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(TimeoutError, match="another process holds"), locked(tmp_path / "lock", timeout=0):
+        pass
+    holder.kill()
+    holder.communicate()
+    with locked(tmp_path / "lock", timeout=60):  # the system frees it
+        pass
+
+
+def test_only_regular_files_are_read(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(DataError, match="is a FIFO, not a file"):
+        regular_file(tmp_path / "fifo")
