@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,10 @@ from hierbench.reference.checkpoint import check_dtypes, read_state
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-def ready(model: nn.Module, device: str, dtype: str, where: str) -> nn.Module:
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def ready(model: Model, device: str, dtype: str, where: str) -> Model:
     """The model in evaluation mode, without gradients, on the device; its weights stay float32.
 
     Raises CheckpointError where weights are not finite, UsageError for a dtype that is not offered.

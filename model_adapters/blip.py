@@ -50,13 +50,14 @@ def load(
     folder, title = _folder(checkpoint)
     check_weight_dtypes(folder)
     model = ready(_model(folder), device, dtype, checkpoint)
-    vision = model.config.vision_config
+    config: Any = model.config  # declared as if its parts could be missing
+    vision = config.vision_config
     words, resample, scaling = _processors(folder, vision.image_size)
     card = ModelCard(
         name=name or title,
         family="blip",
         source=checkpoint,
-        embedding_dim=model.config.image_text_hidden_size,
+        embedding_dim=config.image_text_hidden_size,
         image_size=vision.image_size,
         parameters=sum(p.numel() for p in model.parameters()),
         preprocessing=f"to {vision.image_size} ({resample}), {scaling.words()}",

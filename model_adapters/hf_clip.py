@@ -58,7 +58,8 @@ def load(
     _check_kind(folder)
     check_weight_dtypes(folder)
     model = ready(_model(folder), device, dtype, checkpoint)
-    text, vision = model.config.text_config, model.config.vision_config
+    config: Any = model.config  # declared as if its parts could be missing
+    text, vision = config.text_config, config.vision_config
     tokenize, tokenizer = _tokenizer(folder, text.max_position_embeddings, text.vocab_size)
     pooled = _pooled_token(text.eos_token_id, tokenize, folder)
     pixels, processor = _pixels(folder, vision.image_size)
@@ -66,7 +67,7 @@ def load(
         name=name or _name(checkpoint),
         family="hf_clip",
         source=checkpoint,
-        embedding_dim=model.config.projection_dim,
+        embedding_dim=config.projection_dim,
         image_size=pixels.side,
         parameters=sum(p.numel() for p in model.parameters()),
         preprocessing=pixels.words(),

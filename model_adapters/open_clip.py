@@ -51,7 +51,7 @@ def load(
         found = _from_file(*checkpoint.split("@", 1))
     else:
         found = _from_tag(checkpoint)
-    model = ready(found.model, device, dtype, found.source)
+    model: Any = ready(found.model, device, dtype, found.source)
     config = PreprocessCfg(**open_clip.get_model_preprocess_cfg(model))
     side = _side(config.size, checkpoint)
     tokenizer = _attempt(checkpoint, lambda: open_clip.get_tokenizer(found.architecture))

@@ -29,7 +29,12 @@ def distributions(values: Mapping[str, np.ndarray], label: str, title: str) -> F
     bins = np.linspace(low, high if high > low else low + 1, BINS + 1)
     for name, found in values.items():
         axes.hist(
-            found, bins, density=True, histtype="stepfilled", alpha=0.45, label=f"{name} ({len(found):,})"
+            found,
+            bins.tolist(),
+            density=True,
+            histtype="stepfilled",
+            alpha=0.45,
+            label=f"{name} ({len(found):,})",
         )
     axes.set(xlabel=label, ylabel="density", title=title)
     axes.legend()
@@ -44,7 +49,14 @@ def disc(points: np.ndarray, groups: Sequence[str], title: str) -> Figure:
     axes.plot(0, 0, "+", color="0.3")
     for name in dict.fromkeys(groups):
         rows = np.array([group == name for group in groups])
-        axes.scatter(*points[rows].T, s=6, alpha=0.6, linewidths=0, label=f"{name} ({int(rows.sum()):,})")
+        axes.scatter(
+            points[rows, 0],
+            points[rows, 1],
+            s=6,
+            alpha=0.6,
+            linewidths=0,
+            label=f"{name} ({int(rows.sum()):,})",
+        )
     axes.set(xlim=(-1.03, 1.03), ylim=(-1.03, 1.03), aspect="equal", title=title)
     axes.axis("off")
     axes.legend(loc="upper right", markerscale=2.5)
@@ -83,11 +95,11 @@ def ambiguity(removals: Sequence[Removal], levels: Sequence[Level], title: str) 
 
 def _whiskers(found: Sequence[Estimate]) -> np.ndarray | None:
     """(2, n) lengths below and above in percent; None where there are no intervals."""
-    if any(one.low is None or one.high is None for one in found):
+    below = [one.value - one.low for one in found if one.low is not None]
+    above = [one.high - one.value for one in found if one.high is not None]
+    if not len(below) == len(above) == len(found):
         return None
-    return 100 * np.array(
-        [[one.value - one.low for one in found], [one.high - one.value for one in found]]
-    ).clip(min=0)
+    return 100 * np.array([below, above]).clip(min=0)
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -124,7 +124,7 @@ def _starts(points: Tensor) -> Tensor:
 def _best(objective: Callable[[Tensor], Tensor], starts: Tensor) -> Tensor:
     """The unit vector with the largest objective, by L-BFGS from the most promising starts."""
     promise = torch.stack([objective(start) for start in starts])
-    best, most = starts[0], -torch.inf
+    best, most = starts[0], float("-inf")
     for start in starts[promise.argsort(descending=True)[:STARTS]]:
         free = start.clone().requires_grad_()
         search = torch.optim.LBFGS([free], max_iter=ITERATIONS, line_search_fn="strong_wolfe")
@@ -140,6 +140,6 @@ def _best(objective: Callable[[Tensor], Tensor], starts: Tensor) -> Tensor:
         with torch.no_grad():
             found = free / free.norm()
             value = objective(found)
-        if float(value) > float(most):
-            best, most = found, value
+        if float(value) > most:
+            best, most = found, float(value)
     return best.detach()

@@ -21,7 +21,7 @@ def radii(embedded: Embedded) -> dict[str, np.ndarray]:
 
 def summary(values: Mapping[str, np.ndarray]) -> list[dict[str, float | str | int]]:
     """One row a group: n, mean, standard deviation and the quantiles p5, p50, p95."""
-    rows = []
+    rows: list[dict[str, float | str | int]] = []
     for name, found in values.items():
         quantiles = np.quantile(found, QUANTILES)
         named = {f"p{round(100 * q)}": float(v) for q, v in zip(QUANTILES, quantiles, strict=True)}

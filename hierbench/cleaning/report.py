@@ -29,6 +29,7 @@ def settings(out: Path, locations: Locations) -> list[tuple[str, str, CaptionCha
     """
     source = reopen(read_manifest(out)["source"], lambda: locations)
     cleaned = open_dataset(CLEAN, Locations({CLEAN: Path(out)}))
+    assert isinstance(cleaned, CaptionChains), "what this dataset's reader gives"
     pooled = replace(source.dataset, pool=cleaned.pool)
     found = [
         ("before: all samples, finest captions of 100 others", "pep-uncleaned", source.dataset),

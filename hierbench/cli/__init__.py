@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
@@ -69,7 +69,7 @@ class Root(Group):
 
 app = new_app("Hierarchy-aware evaluation of hyperbolic and Euclidean vision-language models.", cls=Root)
 
-_OptionProblem = typer.BadParameter.__base__
+_OptionProblem: Any = typer.BadParameter.__base__
 """What typer raises for options it makes no sense of; it exports this subclass of it alone."""
 
 
@@ -118,9 +118,8 @@ def _run(words: Sequence[str], debug: bool) -> int:
             return _fail(
                 f"error: an adapter or a library ended the program (sys.exit({stop.code!r}))", 2, debug
             )
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno()
-        )  # or Python complains when it exits
+        if sys.__stdout__ is not None:  # or Python complains when it exits
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
         return 141
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", 130, debug)

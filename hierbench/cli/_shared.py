@@ -61,7 +61,7 @@ def new_app(help_text: str, cls: type[Group] = Group) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     )
-    app.command = partial(app.command, cls=Command)
+    app.command = partial(app.command, cls=Command)  # type: ignore[method-assign]  # typer has no other way
     return app
 
 

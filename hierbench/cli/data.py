@@ -63,12 +63,13 @@ def prepare(
     Run it again to go on after an interruption.
     """
     from hierbench.acquire import prepare as preparing
+    from hierbench.acquire.shards import AGAIN
 
     register(manifests=manifest)
     try:
         done = preparing.prepare(name, source or (), out, workers=_processes(workers), force=force)
     except KeyboardInterrupt:
-        raise Interrupted(preparing.AGAIN) from None
+        raise Interrupted(AGAIN) from None
     info = done.info
     for note in done.notes:
         say(f"skipped: {note}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hierbench.cli._shared import locations, print_json, print_listing, register
 from hierbench.cli.options import Data, DataDir, Json, Manifest
 
@@ -18,7 +20,7 @@ def datasets(
 
     register(manifests=manifest)
     where = locations(data, data_dir)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for entry in registry.list_datasets():
         status = describe(entry.name, where)
         rows.append(

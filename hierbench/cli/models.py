@@ -15,14 +15,14 @@ def models(adapter: Adapter = None, as_json: Json = False) -> None:
     from hierbench.models.families import families
 
     register(adapter)
-    families, entries = families().values(), list_models()
+    known, entries = families().values(), list_models()
     if as_json:
         print_json(
-            {"families": [asdict(f) for f in families], "models": [asdict(entry) for entry in entries]}
+            {"families": [asdict(family) for family in known], "models": [asdict(entry) for entry in entries]}
         )
         return
     print("Families: hierbench run --family NAME --checkpoint FILE, or NAME:CHECKPOINT\n")
-    print_listing([asdict(family) for family in families], ["name", "summary"])
+    print_listing([asdict(family) for family in known], ["name", "summary"])
     print("\nModels: hierbench run NAME; downloaded at the first use\n")
     rows = [
         {
@@ -35,8 +35,8 @@ def models(adapter: Adapter = None, as_json: Json = False) -> None:
         }
         for entry in entries
     ]
-    known = [name for name in ("trained_on", "size", "licence") if any(row[name] for row in rows)]
-    print_listing(rows, ["name", "family", *known, "from"], empty="(the catalog is empty)")
+    told = [name for name in ("trained_on", "size", "licence") if any(row[name] for row in rows)]
+    print_listing(rows, ["name", "family", *told, "from"], empty="(the catalog is empty)")
 
 
 def _source(entry) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from hierbench.cli._shared import (
     Interrupted,
@@ -105,7 +105,7 @@ def run(
     if retrain and (wanted or dry_run):
         raise UsageError("--retrain trains the built-in models: leave out MODEL, --checkpoint and --dry-run")
     suite = suite or (None if task else "argent" if wanted else "miniature")
-    arguments = {
+    arguments: dict[str, Any] = {
         "models": wanted or _builtin(),
         "tasks": task or None,
         "suite": suite,

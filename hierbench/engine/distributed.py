@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,13 +79,15 @@ class Team:
         """
         self._tell(_Call(model, dataset, job))
         shares = self._gather(_attempt(encode, job.part(0, self.size), 0))
+        done: list[Features] = []
         for share in shares:
             if isinstance(share, Exception):
                 raise share
+            done.append(share)
         parts = [job.part(number, self.size) for number in range(self.size)]
         return (
-            _merge(job.images, [part.images for part in parts], [share[0] for share in shares]),
-            _merge(job.texts, [part.texts for part in parts], [share[1] for share in shares]),
+            _merge(job.images, [part.images for part in parts], [share[0] for share in done]),
+            _merge(job.texts, [part.texts for part in parts], [share[1] for share in done]),
         )
 
     def serve(self, encode: Callable[[int, str, Job], Features]) -> None:
@@ -96,7 +99,7 @@ class Team:
                     raise HierbenchError(f"rank 0: {message.error}")
                 return
             part = message.job.part(rank(), self.size)
-            self._gather(_attempt(lambda job, m=message: encode(m.model, m.dataset, job), part, rank()))
+            self._gather(_attempt(partial(encode, message.model, message.dataset), part, rank()))
 
     def end(self, error: str | None = None) -> None:
         """On rank 0: tell the others that the run is over."""
@@ -111,7 +114,7 @@ class Team:
         return received[0]
 
     def _gather(self, share: Features | Exception) -> list[Features | Exception]:
-        shares = [None] * self.size if rank() == 0 else None
+        shares: Any = [None] * self.size if rank() == 0 else None
         _guarded(lambda: dist.gather_object(share, shares, dst=0, group=self._group))
         return shares
 

@@ -8,7 +8,7 @@ import gc
 import logging
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -141,7 +141,7 @@ def _run_all(setup: Setup, team: distributed.Team | None) -> Results:
 
 def _measured(
     setup: Setup, team: distributed.Team | None, claims: Claims
-) -> Iterator[tuple[Record, Items | None]]:
+) -> Generator[tuple[Record, Items | None], None, None]:
     """Record and items of every model and task; what other processes are at comes last, from their records."""
     pending = {position: list(setup.tasks) for position in range(len(setup.models))}
     told: set[str] = set()
@@ -200,6 +200,7 @@ def _run_model(
         elif failure is not None:
             yield _failed(setup, model, task, failure, {}), {}
         else:
+            assert session is not None, "a model that did not fail has loaded"
             yield _run_task(setup, model, session, task)
     if session is not None:
         del session
@@ -252,12 +253,14 @@ def _kept(
     record = setup.previous.get((model.name, task.spec.name))
     if record is None or setup.options.force or sha256 is None or record.error is not None:
         return None
-    wanted = {"checkpoint_sha256": sha256, "conditions": setup.conditions(model)}
+    wanted: dict[str, Any] = {"checkpoint_sha256": sha256, "conditions": setup.conditions(model)}
     wanted |= _encoding(session.card) if session is not None else {}
     variant = ""
     try:
         opened = None if record.provenance.get("inapplicable") else setup.datasets.open(task.spec.dataset)
         if record.metrics is not None:
+            if opened is None:
+                return None  # figures of a task that does not apply: running it will say what is wrong
             wanted |= {**opened.facts, "limit": opened.limit}
             variant = opened.variant
         elif opened is not None:
@@ -351,7 +354,7 @@ def _one_line(error: BaseException) -> str:
 
 def _plan_model(setup: Setup, model: RunModel) -> Iterator[PlannedTask]:
     session: Session | None = None
-    failure = None
+    failure: str | None = None
     try:
         session = setup.session(model)
     except Exception as error:
@@ -363,7 +366,7 @@ def _plan_model(setup: Setup, model: RunModel) -> Iterator[PlannedTask]:
     seen: set[Any] = set()  # what an earlier task will have encoded
     for task in setup.tasks:
         planned = PlannedTask(model.name, model.family or "unknown", task.spec.name, task.spec.dataset, "run")
-        if failure is not None:
+        if session is None:
             yield dataclasses.replace(planned, action="fail", reason=failure)
         elif _kept(setup, model, session.card.sha256, task, session) is not None:
             yield dataclasses.replace(planned, action="keep", reason="measured already")

@@ -184,7 +184,7 @@ class RunModel:
         """What is meant by an entry of `models`. Raises what `ModelReference.of` raises."""
         if not isinstance(model, (str, Path, tuple, ModelReference)) and hasattr(model, "encode_images"):
             return cls(model.card.name, model.card.family, True, adapter=model)
-        found = ModelReference.of(model)
+        found = ModelReference.of(model)  # type: ignore[arg-type]  # refuses whatever else it is given
         return cls(found.name, found.family, found.chosen, found, offline=offline)
 
     def load(self, device: str, options: Options) -> ModelAdapter:
@@ -205,9 +205,10 @@ def _models(
     models: Model | Sequence[Model], previous: Iterable[Record], *, offline: bool, force: bool
 ) -> list[RunModel]:
     """The models, each with a name of its own in this run and in its folder."""
-    if isinstance(models, (str, Path, tuple, ModelReference)) or hasattr(models, "card"):
-        models = [models]
-    found = [RunModel.of(model, offline) for model in models]
+    given: Any = models
+    if isinstance(given, (str, Path, tuple, ModelReference)) or hasattr(given, "card"):
+        given = [given]
+    found = [RunModel.of(model, offline) for model in given]
     if not found:
         raise UsageError("no models: name at least one (`hierbench models` lists them)")
     taken: dict[str, Identity] = {}

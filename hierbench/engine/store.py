@@ -265,7 +265,7 @@ def _read_shard(path: Path, dim: int) -> tuple[list[bytes], np.ndarray] | None:
 
 
 def _checksum(ids: Sequence[bytes], features: np.ndarray) -> int:
-    return zlib.crc32(features, zlib.crc32(b"".join(ids)))
+    return zlib.crc32(features.data, zlib.crc32(b"".join(ids)))
 
 
 def _about(folder: Path) -> dict[str, Any] | None:
@@ -328,7 +328,7 @@ def _write_parquet(tables: list[pa.Table], path: Path) -> None:
 
 
 def _write_npz(tables: list[pa.Table], path: Path) -> None:
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for number, table in enumerate(tables):
         for name in table.column_names[:-1]:
             arrays[f"{number}_{name}"] = np.array(table.column(name).to_pylist(), dtype=str)

@@ -166,8 +166,8 @@ def _order_tau(radius: np.ndarray, protocol: str) -> np.ndarray:
     """Kendall's tau (S,) of each row (S, 4) with increasing order; a tie counts as ordered (`released`) or 0."""
     pairs = [(radius[:, i], radius[:, j]) for i, j in combinations(range(LEVELS), 2)]
     if protocol == "released":
-        return 2 * np.mean([inner <= outer for inner, outer in pairs], axis=0) - 1
-    return np.mean([np.sign(outer - inner) for inner, outer in pairs], axis=0, dtype=np.float64)
+        return 2 * np.asarray(np.mean([inner <= outer for inner, outer in pairs], axis=0)) - 1
+    return np.asarray(np.mean([np.sign(outer - inner) for inner, outer in pairs], axis=0, dtype=np.float64))
 
 
 def _flat(caption) -> Tensor:

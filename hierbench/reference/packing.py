@@ -89,7 +89,9 @@ def pack(sequences: Sequence[Sequence[int] | Tensor], *, share: bool | None = No
     for row, nodes in enumerate(own):
         paths.append([*paths[row - 1][: shared[row]], *nodes] if row else [*nodes])
 
-    groups, start, place = [], 0, {}
+    groups: list[Group] = []
+    place: dict[tuple[int, ...], int] = {}
+    start = 0
     for (added, reach), rows in members.items():
         of_group = [paths[row] for row in rows]
         groups.append(_group(start, added, of_group, [shared[row] for row in rows] if reach else None))
@@ -102,7 +104,7 @@ def pack(sequences: Sequence[Sequence[int] | Tensor], *, share: bool | None = No
 
 def chunks(sequences: Sequence[Sequence[int]], budget: int) -> Iterator[list[int]]:
     """Positions of all sequences, sorted so that common beginnings meet, in runs of about `budget` tree nodes."""
-    order = sorted(range(len(sequences)), key=sequences.__getitem__)
+    order = sorted(range(len(sequences)), key=lambda row: tuple(sequences[row]))
     chunk: list[int] = []
     nodes = 0
     for position, common in zip(order, _shared_lengths([sequences[i] for i in order]), strict=True):

@@ -79,7 +79,7 @@ def _build(entry: dict[str, Any]) -> Weighted:
         first = error.errors()[0]
         option = ".".join(map(str, first["loc"]))
         if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-            known = ", ".join(TERMS[name].__dataclass_fields__) or "none"
+            known = ", ".join(vars(TERMS[name])["__dataclass_fields__"]) or "none"
             raise UsageError(f"objective term {name}: unknown option {option}, known: {known}") from None
         reason = first["msg"].removeprefix("Value error, ")
         raise UsageError(f"objective term {name}: {option}: {reason}") from None

@@ -77,7 +77,8 @@ class UncertaintyContrastive:
             matching_loss(batch, "part_image", "part_text", scales[LOCAL]),
             matching_loss(batch, "part_text", "part_image", scales[LOCAL]),
         ]
-        for parts, wholes in (("part_image", "text"), ("part_text", "image")):
+        crossed: tuple[tuple[Item, Item], ...] = (("part_image", "text"), ("part_text", "image"))
+        for parts, wholes in crossed:
             factor = (-uncertainty(batch.points(parts).detach()) / 2).exp().clamp(0.1, 10)
             scale = scales[GLOBAL_LOCAL] * factor[:, None]
             losses.append(matching_loss(batch, parts, wholes, scale, repeat=True))
@@ -95,12 +96,15 @@ def matching_loss(
     a, b = batch.points(queries), batch.points(targets)
     own = torch.arange(len(a), device=a.device)
     to_wholes = queries in PARTS and targets not in PARTS
-    if to_wholes and repeat:
-        b = b[batch.owner]
-    elif to_wholes:
-        own = batch.owner
+    if to_wholes:
+        assert batch.owner is not None, "parts come with their owners"
+        if repeat:
+            b = b[batch.owner]
+        else:
+            own = batch.owner
     logits = scale * _closeness(batch, a, b)
     if targets in PARTS or repeat:
+        assert batch.valid is not None, "parts come with which of them are real"
         logits = logits.masked_fill(~batch.valid, torch.finfo(logits.dtype).min)
     losses = logits.logsumexp(1) - logits.gather(1, own[:, None])[:, 0]
     return valid_mean(losses, batch.valid if queries in PARTS else None)

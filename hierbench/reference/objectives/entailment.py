@@ -54,7 +54,8 @@ class _Entailment:
 
     @property
     def items(self) -> frozenset[str]:
-        relations = [RELATIONS[name] for name in self.relations]
+        names: tuple[RelationName, ...] = getattr(self, "relations")  # noqa: B009 - a field of each subclass
+        relations = [RELATIONS[name] for name in names]
         return frozenset(item for relation in relations for item in (relation.general, relation.specific))
 
 
@@ -71,7 +72,7 @@ class ConeEntailment(_Entailment):
     factor: AtLeastZero = 0.5
 
     def __call__(self, batch: Embedded) -> tuple[Tensor, Mapping[str, Tensor]]:
-        means = {}
+        means: dict[str, Tensor] = {}
         for name in self.relations:
             general, specific, valid = ends(batch, RELATIONS[name])
             eta = self.within if RELATIONS[name].within else self.across
@@ -95,7 +96,8 @@ class PiecewiseEntailment(_Entailment):
     relations: ClassVar[tuple[RelationName, ...]] = FOUR
 
     def __call__(self, batch: Embedded) -> tuple[Tensor, Mapping[str, Tensor]]:
-        total, halves = 0.0, {}
+        total: Tensor = torch.zeros((), dtype=batch.text.dtype, device=batch.text.device)
+        halves: dict[str, Tensor] = {}
         groups = batch.processes if self.entropy == "process" else 1
         for name in FOUR:
             within = RELATIONS[name].within
@@ -105,6 +107,7 @@ class PiecewiseEntailment(_Entailment):
             halves[name] = valid_mean(residual, valid) / 2
             total = total + (halves[name] / 2 if within else halves[name])
             if within:
+                assert valid is not None, "a pair with a part says which parts are real"
                 total = total + calibration(general, residual, valid, groups=groups)
         return total, halves
 
@@ -124,7 +127,7 @@ class AdaptiveEntailment(_Entailment):
     factor: AtLeastZero = 0.5
 
     def __call__(self, batch: Embedded) -> tuple[Tensor, Mapping[str, Tensor]]:
-        means = {}
+        means: dict[str, Tensor] = {}
         for name in self.relations:
             general, specific, valid = ends(batch, RELATIONS[name])
             angle = batch.geometry.exterior_angle(general, specific, paired=True)

@@ -127,8 +127,10 @@ class Trainer:
         start = 0
         for index, piece in enumerate(pieces):
             last = index == len(pieces) - 1
-            several = isinstance(self.encoders, nn.parallel.DistributedDataParallel) and not last
-            with self.encoders.no_sync() if several else nullcontext():
+            wait: AbstractContextManager[Any] = nullcontext()
+            if isinstance(self.encoders, nn.parallel.DistributedDataParallel) and not last:
+                wait = self.encoders.no_sync()
+            with wait:
                 with self._autocast():
                     features = self.encoders(*piece)
                 rows = slice(start, start + len(piece[0]))

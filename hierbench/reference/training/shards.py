@@ -147,7 +147,7 @@ def parse_grit(members: dict[str, Any], tally: Counter) -> RawSample | None:
     parts = []
     for index in range(number):
         part_image, phrase = members.get(f"parent{index:03d}.jpg"), members.get(f"parent{index:03d}.txt")
-        if part_image is None or not (phrase or b"").strip():
+        if part_image is None or phrase is None or not phrase.strip():
             tally["missing box"] += 1
             continue
         parts.append((part_image, _text(phrase)))
