@@ -78,7 +78,6 @@ def test_all_four_commands_go_by_the_protocol(hierbench, aware, tmp_path):
             "clean",
             "report",
             "cleaned",
-            "--model",
             "aware",
             "--adapter",
             path,
