@@ -16,6 +16,7 @@ from hierbench.results import read_results
 
 RANK = """
 sys.path.insert(0, here)
+from dataclasses import replace
 from pathlib import Path
 import fakes
 from hierbench.engine import setup
@@ -29,7 +30,7 @@ things = fakes.dataset(ImageFiles(Path(folder), tuple(sorted(p.name for p in Pat
 def open_dataset(name, locations, **how):
     if name == "broken" and rank == 1:
         raise DataError("rank 1 cannot see it")
-    return things
+    return replace(things, name=name)
 
 setup.open_dataset = open_dataset
 adapter = fakes.Adapter()
