@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +26,7 @@ from hierbench.errors import (
     UnknownNameError,
     UsageError,
 )
-from hierbench.files import safe_name
+from hierbench.files import safe_name, temporary_name
 from hierbench.models.reference import ModelReference
 from hierbench.progress import Progress, Quiet, choose
 from hierbench.results import Record
@@ -351,7 +350,7 @@ def _previous(out: Path | None) -> dict[tuple[str, str], Record]:
 
 
 def _check_writable(out: Path) -> None:
-    probe = out / f".{secrets.token_hex(4)}.tmp"
+    probe = out / temporary_name("probe")
     try:
         out.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(b"")

@@ -7,8 +7,6 @@ renamed when whole: a full disk or a kill leaves the last good one in place.
 from __future__ import annotations
 
 import io
-import os
-import secrets
 import shutil
 from pathlib import Path
 from typing import Any
@@ -19,13 +17,14 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from hierbench.errors import OutputError
+from hierbench.files import sync, temporary_name
 
 
 def save(run: Path, step: int, weights: dict[str, Tensor], state: dict[str, Any], *, keep: int) -> Path:
     """Write checkpoint `step` (steps done) and drop all but the newest `keep`. Raises OutputError, one line."""
     folder = run / "checkpoints"
     final = folder / f"step-{step:07d}"
-    temporary = folder / f".{final.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+    temporary = folder / temporary_name(final.name)
     try:
         temporary.mkdir(parents=True)
         save_weights(temporary / "model.safetensors", weights)
@@ -33,12 +32,13 @@ def save(run: Path, step: int, weights: dict[str, Tensor], state: dict[str, Any]
             io.BytesIO()
         )  # torch's own writer tells of a full disk in words of its own ("unexpected pos")
         torch.save(state, content)
-        _write(temporary / "state.pt", content.getbuffer())
-        _sync(temporary)
+        (temporary / "state.pt").write_bytes(content.getbuffer())
+        for written in (temporary / "model.safetensors", temporary / "state.pt", temporary):
+            sync(written)
         if final.exists():
             shutil.rmtree(final)
         temporary.rename(final)
-        _sync(folder)
+        sync(folder)
     except OSError as error:
         raise OutputError(
             f"checkpoint {final} could not be written, earlier ones are whole: {error.strerror or error}; "
@@ -52,28 +52,10 @@ def save(run: Path, step: int, weights: dict[str, Tensor], state: dict[str, Any]
 
 
 def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
-    """Weights as safetensors, on the CPU and contiguous."""
+    """Weights as safetensors, on the CPU and contiguous. Whoever renames the file syncs it."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in weights.items()}
-    _write(
-        path, save_tensors(tensors)
-    )  # safetensors' own save_file makes files that only their owner can read
-
-
-def _write(path: Path, content: bytes | memoryview) -> None:
-    """Write and sync: after a power cut, what was renamed is whole."""
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    """Make the names in a folder last."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+    # not safetensors' own save_file: it makes files that only their owner can read
+    path.write_bytes(save_tensors(tensors))
 
 
 def saved(run: Path) -> list[Path]:
