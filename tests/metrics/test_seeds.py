@@ -80,7 +80,7 @@ def test_replicates_have_both_variances_and_go_together_over_metrics():
 
 
 def test_intervals_cover_the_recipe():
-    """3 seeds, 200 items, both sources of about the same size: at least 95 % less three standard errors of 400 trials."""
+    """3 seeds, 200 items, both sources alike in size: 95 % less three standard errors of 400 trials, or more."""
     rng = np.random.default_rng(4)
     covered = 0
     for _ in range(400):
