@@ -48,7 +48,8 @@ def test_a_record_survives_the_way_through_a_file(tmp_path):
     assert list(read_results(tmp_path)) == [written]
     assert list(json.loads(path.read_text())) == [
         "schema", "task", "task_version", "dataset", "protocol", "variant", "prompts", "model", "family", "metrics",
-        "specs", "headline", "degenerate", "definition", "n", "items_sha256", "limit", "notes", "error", "skipped", "provenance",
+        "specs", "headline", "degenerate", "definition", "n", "items_sha256", "limit", "notes", "error", "skipped",
+        "provenance",
     ]  # fmt: skip
 
 
