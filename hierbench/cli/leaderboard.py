@@ -73,6 +73,26 @@ def build(
 
 
 @app.command()
+def page(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of runs.")],
+    out: Out,
+    layout: Layout = None,
+) -> None:
+    """Make a static site of results, which opens from disk and on any web host.
+
+    A table to sort and filter, charts, a page a model, a page a task. It needs no network.
+    """
+    from hierbench.cli._shared import size
+    from hierbench.leaderboard.page import build
+
+    built = build(folders, out, layout)
+    say(
+        f"{built.models} models, {built.tasks} tasks: {built.files} files, {size(built.bytes)}. "
+        f"Open {built.folder / 'index.html'}"
+    )
+
+
+@app.command()
 def compare(
     first: Annotated[str, typer.Argument(metavar="A", help="A model's name in the results.")],
     second: Annotated[
