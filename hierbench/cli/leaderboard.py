@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -77,6 +78,7 @@ def page(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of runs.")],
     out: Out,
     layout: Layout = None,
+    as_json: Json = False,
 ) -> None:
     """Make a static site of results, which opens from disk and on any web host.
 
@@ -86,6 +88,9 @@ def page(
     from hierbench.leaderboard.page import build
 
     built = build(folders, out, layout)
+    if as_json:
+        print_json({**asdict(built), "folder": str(built.folder)})
+        return
     say(
         f"{built.models} models, {built.tasks} tasks: {built.files} files, {size(built.bytes)}. "
         f"Open {built.folder / 'index.html'}"
