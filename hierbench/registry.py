@@ -19,9 +19,9 @@ from typing import Any, cast
 
 from hierbench.contracts import Task
 from hierbench.data.manifests import Manifest, all_manifests, register_manifest
-from hierbench.errors import UsageError
+from hierbench.errors import UsageError, explained
 from hierbench.names import lookup
-from hierbench.plugins import import_entry, module_from_file, package_files, reason
+from hierbench.plugins import import_entry, module_from_file, package_files
 from hierbench.yaml_files import read_yaml
 
 TASK_GROUP = "hierbench.tasks"
@@ -126,7 +126,7 @@ def add_task_file(path: str | Path) -> list[str]:
             if built.spec.name != name:
                 raise ValueError(f"its spec names it {built.spec.name!r}")
         except (Exception, SystemExit) as error:
-            raise UsageError(f"task file {path}: {name!r} is no task: {reason(error)}") from error
+            raise UsageError(f"task file {path}: {name!r} is no task: {explained(error)}") from error
     _added[path] = dict(table)
     return list(table)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hierbench.contracts import Estimate
-from hierbench.errors import OutputError
+from hierbench.errors import OutputError, one_line
 from hierbench.leaderboard.columns import Column, Layout, Specs, documents, further, layout
 from hierbench.names import lookup
 from hierbench.yaml_files import read_yaml
@@ -323,17 +323,13 @@ def _gap(column: Column, row: str, by_place: Mapping) -> str:
     records = by_place.get((row, column.task), ())
     for record in records:
         if record.error:
-            return f"{column.task}: failed: {_one_line(record.error)}"
+            return f"{column.task}: failed: {one_line(record.error)}"
     for record in records:
         if record.skipped:
-            return f"{column.task}: skipped: {_one_line(record.skipped)}"
+            return f"{column.task}: skipped: {one_line(record.skipped)}"
     if any(_figure(record, column) is not None for record in records):
         return f"{column.task}: measured for this model in another column"
     return f"{column.task}: " + ("the result lacks this metric" if records else "not run for this model")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _plain_first(variant: _Variant) -> tuple:
@@ -414,7 +410,7 @@ def _by_text(said: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """(task, text) pairs -> (tasks, text): each text once, with all the tasks that it is about."""
     tasks: dict[str, dict[str, None]] = {}
     for task, text in said:
-        tasks.setdefault(_one_line(text), {})[task] = None
+        tasks.setdefault(one_line(text, None), {})[task] = None
     return [(", ".join(names), text) for text, names in tasks.items()]
 
 
