@@ -197,7 +197,7 @@ class MetricSpec:
 
     name: str
     title: str  # column heading
-    higher_is_better: bool = True
+    higher_is_better: bool | None = True  # None: a diagnosis, in which nobody is best
     unit: str = (
         "percent"  # percent: recorded 0–100; fraction: recorded 0–1, printed as percent; raw: as it is
     )
