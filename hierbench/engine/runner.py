@@ -235,6 +235,7 @@ def _run_task(setup: Setup, model: RunModel, session: Session, task: Task) -> tu
             n=scores.n,
             notes=(*opened.notes, *scores.notes, *_outside(scores)),
             degenerate=dict(scores.degenerate),
+            definition=scores.definition,
         )
         record.check()
         return record, scores.items
