@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Literal, Self
 
 from hierbench.geometry import Product
 from hierbench.model_adapters import _lineage
@@ -32,5 +32,5 @@ class PhyclipAdapter(_lineage.LineageAdapter):
     def under(self, protocol: str) -> Self:
         """See `hierbench.contracts.ProtocolAware`: the features are the same, `similarity` is not."""
         assert isinstance(self.geometry, Product)
-        ranking = "inner" if protocol == "released" else "distance"
+        ranking: Literal["inner", "distance"] = "inner" if protocol == "released" else "distance"
         return replace(self, geometry=replace(self.geometry, ranking=ranking))

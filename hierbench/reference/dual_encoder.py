@@ -53,7 +53,7 @@ class DualEncoder(nn.Module):
         for name, temperature in spec.temperatures.items():
             self.register_parameter(name, _scalar(-math.log(temperature)))
         for name in (name for name in UNUSED if name in spec.unused):
-            self.register_parameter(name, _scalar(UNUSED[name]).requires_grad_(False))
+            self.register_parameter(name, nn.Parameter(torch.tensor(UNUSED[name]), requires_grad=False))
         factors = spec.factors(embed_dim)
         if spec.curvature:
             setattr(self, spec.curvature, _scalars(0.0, factors))
