@@ -26,9 +26,9 @@ class Erratum:
 def _document() -> dict:
     from importlib import resources
 
-    import yaml
+    from hierbench.yaml_files import read_yaml
 
-    return yaml.safe_load((resources.files("hierbench.tasks") / "errata.yaml").read_text(encoding="utf-8"))
+    return read_yaml(str(resources.files("hierbench.tasks") / "errata.yaml"), "errata")
 
 
 def protocols() -> dict[str, str]:

@@ -132,7 +132,7 @@ class Specs:
         spec = self.of(column.task or column.average_over[0], column.metric)
         if spec is None:
             return replace(column, title=column.title or column.metric, unit="raw", better="")
-        better = "higher" if spec["higher_is_better"] else "lower"
+        better = {True: "higher", False: "lower", None: ""}[spec["higher_is_better"]]
         return replace(column, title=column.title or spec["title"], unit=spec["unit"], better=better)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hierbench.contracts import Estimate
+from hierbench.errors import one_line
 from hierbench.leaderboard.columns import Column, Layout, Specs, further, layout
 
 if TYPE_CHECKING:
@@ -72,11 +73,12 @@ class _Variant:
     protocol: str  # with the dataset's variant, as in "released+whole-set"
     prompts: str
     limit: int | None
+    definition: str = ""  # of entailment
 
     @classmethod
     def of(cls, record: Record) -> _Variant:
         protocol = f"{record.protocol}+{record.variant}" if record.variant else record.protocol
-        return cls(str(record.task_version), protocol, record.prompts, record.limit)
+        return cls(str(record.task_version), protocol, record.prompts, record.limit, record.definition)
 
 
 @dataclass(frozen=True)
@@ -361,17 +363,13 @@ def _gap(column: Column, row: str, by_place: Mapping) -> str:
     records = by_place.get((row, column.task), ())
     for record in records:
         if record.error:
-            return f"{column.task}: failed: {_one_line(record.error)}"
+            return f"{column.task}: failed: {one_line(record.error)}"
     for record in records:
         if record.skipped:
-            return f"{column.task}: skipped: {_one_line(record.skipped)}"
+            return f"{column.task}: skipped: {one_line(record.skipped)}"
     if any(_figure(record, column) is not None for record in records):
         return f"{column.task}: measured for this model in another column"
     return f"{column.task}: " + ("the result lacks this metric" if records else "not run for this model")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _plain_first(variant: _Variant) -> tuple:
@@ -379,6 +377,7 @@ def _plain_first(variant: _Variant) -> tuple:
         variant.protocol != "released",
         variant.prompts != "default",
         variant.limit or math.inf,
+        variant.definition,
         variant.version,
     )
 
@@ -398,6 +397,8 @@ def _difference(variant: _Variant | None, variants: Sequence[_Variant]) -> str:
         parts.append(variant.protocol)
     if differs("prompts"):
         parts.append(f"{variant.prompts} prompts")
+    if differs("definition"):
+        parts.append(variant.definition or "no definition of entailment")
     if differs("limit"):
         parts.append("all items" if variant.limit is None else f"limit {variant.limit:,}")
     return ", ".join(parts)
@@ -452,5 +453,5 @@ def _by_text(said: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """(task, text) pairs -> (tasks, text): each text once, with all the tasks that it is about."""
     tasks: dict[str, dict[str, None]] = {}
     for task, text in said:
-        tasks.setdefault(_one_line(text), {})[task] = None
+        tasks.setdefault(one_line(text, None), {})[task] = None
     return [(", ".join(names), text) for text, names in tasks.items()]

@@ -45,7 +45,7 @@ def check(text):
     bare = re.sub(r"\\[\\{}%&#$_]", lambda found: "@" if found[0] != "\\\\" else found[0], text)
     bare = "\n".join(line for line in bare.splitlines() if not line.startswith("%"))
     assert bare.count("{") == bare.count("}")
-    begun, ended = (sorted(re.findall(rf"\\\\{word}{{([a-z*]+)}}", text)) for word in ("begin", "end"))
+    begun, ended = (sorted(re.findall(rf"\\{word}{{([a-z*]+)}}", text)) for word in ("begin", "end"))
     assert begun == ended
     widths = []
     for columns, body in re.findall(r"\\begin{tabular}{(l?r*)}(.*?)\\end{tabular}", bare, re.DOTALL):

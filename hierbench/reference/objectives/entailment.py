@@ -53,9 +53,13 @@ class _Entailment:
     temperatures: ClassVar[frozenset[str]] = frozenset()
 
     @property
+    def relations(self) -> tuple[RelationName, ...]:
+        """Which pairs it reads: a field of each term."""
+        raise NotImplementedError
+
+    @property
     def items(self) -> frozenset[str]:
-        names: tuple[RelationName, ...] = getattr(self, "relations")  # noqa: B009 - a field of each subclass
-        relations = [RELATIONS[name] for name in names]
+        relations = [RELATIONS[name] for name in self.relations]
         return frozenset(item for relation in relations for item in (relation.general, relation.specific))
 
 
