@@ -24,7 +24,7 @@ from hierbench.engine.claims import Claims, leave_nothing
 from hierbench.engine.recording import Recorder
 from hierbench.engine.session import Session
 from hierbench.engine.setup import Model, RunModel, Setup
-from hierbench.errors import HierbenchError, MissingDataError
+from hierbench.errors import MissingDataError, explained
 from hierbench.progress import Quiet
 from hierbench.results import Items, Record, Results
 from hierbench.results.record import described, outside, outside_note
@@ -71,7 +71,7 @@ def run(
     except distributed.LostRankError:
         raise
     except Exception as error:
-        team.end(_one_line(error))
+        team.end(explained(error))
         raise
     team.end()
     return found
@@ -235,11 +235,12 @@ def _run_task(setup: Setup, model: RunModel, session: Session, task: Task) -> tu
             n=scores.n,
             notes=(*opened.notes, *scores.notes, *_outside(scores)),
             degenerate=dict(scores.degenerate),
+            definition=scores.definition,
         )
         record.check()
         return record, scores.items
     except MissingDataError as error:
-        return _record(setup, model, task, facts, skipped=_one_line(error)), {}
+        return _record(setup, model, task, facts, skipped=explained(error)), {}
     except distributed.LostRankError:
         raise
     except Exception as error:
@@ -266,7 +267,7 @@ def _kept(
         elif opened is not None:
             return None  # the data that was absent has come
     except MissingDataError as error:
-        if record.skipped != _one_line(error):
+        if record.skipped != explained(error):
             return None
     except Exception:
         return None  # running the task will say what is wrong
@@ -313,7 +314,7 @@ def _failed(
     setup: Setup, model: RunModel, task: Task, error: Exception, facts: Mapping[str, Any], variant: str = ""
 ) -> Record:
     details = {**facts, "traceback": "".join(traceback.format_exception(error))}
-    return _record(setup, model, task, details, variant, error=_one_line(error))
+    return _record(setup, model, task, details, variant, error=explained(error))
 
 
 def _provenance(setup: Setup, model: RunModel, adapter: ModelAdapter, task: Task) -> dict[str, Any]:
@@ -349,13 +350,6 @@ def _encoding(card: ModelCard) -> dict[str, str]:
     return {"preprocessing": card.preprocessing, "tokenizing": card.tokenizing}
 
 
-def _one_line(error: BaseException) -> str:
-    """What a user should read: a message of ours, or the type and first line of any other error."""
-    if isinstance(error, HierbenchError):
-        return " ".join(str(error).split()) or type(error).__name__
-    return f"{type(error).__name__}: {error}".partition("\n")[0]
-
-
 # --------------------------------------------------------------------------------------------------- planning
 
 
@@ -367,7 +361,7 @@ def _plan_model(setup: Setup, model: RunModel) -> Iterator[PlannedTask]:
     except Exception as error:
         if len(setup.models) == 1:
             raise
-        failure = _one_line(error)
+        failure = explained(error)
     else:
         model.family = session.card.family
     seen: set[Any] = set()  # what an earlier task will have encoded
@@ -383,9 +377,9 @@ def _plan_model(setup: Setup, model: RunModel) -> Iterator[PlannedTask]:
             try:
                 yield dataclasses.replace(planned, **_amount(setup, session, task, seen))
             except MissingDataError as error:
-                yield dataclasses.replace(planned, action="skip", reason=_one_line(error))
+                yield dataclasses.replace(planned, action="skip", reason=explained(error))
             except Exception as error:
-                yield dataclasses.replace(planned, action="fail", reason=_one_line(error))
+                yield dataclasses.replace(planned, action="fail", reason=explained(error))
 
 
 def _amount(setup: Setup, session: Session, task: Task, seen: set[Any]) -> dict[str, Any]:
