@@ -149,7 +149,7 @@ def _column(
     sources = [_source(board.places[row.model], column, cell) for row, cell in
                zip(board.table.rows, cells, strict=True)]  # fmt: skip
     sizes = [cell.n for cell in cells]
-    found = {
+    found: dict[str, Any] = {
         "key": column.key,
         # one that the layout lacks stands under its task: the layout's group may be about other metrics of it
         "group": column.group if column.key in board.shown else column.task or column.group,

@@ -17,10 +17,10 @@ import hierbench
 from hierbench.errata import errata
 from hierbench.errors import HierbenchError, OutputError
 from hierbench.files import temporary_name
-from hierbench.leaderboard import render
+from hierbench.json_files import read_json
+from hierbench.leaderboard import cells, render
 from hierbench.leaderboard.page import content
 from hierbench.leaderboard.page.content import Board
-from hierbench.leaderboard.tables import printed
 
 MARKER = ".hierbench-site.json"  # lists the files that are ours; without it a folder is not ours
 ASSETS = ("site.css", "common.js", "board.js", "charts.js", "detail.js")
@@ -97,7 +97,7 @@ def _overview(board: Board) -> dict[str, Any]:
             "page": _link(f"models/{board.pages[row.model]}.html"),
             "cells": [
                 {
-                    "text": render.GAP if cell.estimate is None else printed(column, cell.estimate.value),
+                    "text": cells.figure(column, cell),
                     "best": cell.best,
                 }
                 for column, cell in zip(table.columns, row.cells, strict=True)
@@ -106,7 +106,7 @@ def _overview(board: Board) -> dict[str, Any]:
         for row in table.rows
     ]
     return {
-        "heads": [f"{column.group}: {render.heading(column)}" for column in table.columns],
+        "heads": [f"{column.group}: {cells.heading(column)}" for column in table.columns],
         "rows": rows,
         "remarks": table.remarks,
         "tasks": [
@@ -235,9 +235,11 @@ def _ours(out: Path) -> frozenset[str] | None:
                     f"{out} holds files and is no site of hierbench's: choose an empty or a new folder with -o"
                 )
             return None
-        listed = json.loads(marker.read_text(encoding="utf-8"))["files"]
+        listed = read_json(marker, "list of the site's files", OutputError, "choose another folder with -o")[
+            "files"
+        ]
         if not all(isinstance(name, str) and _inside(name) for name in listed):
-            raise ValueError("a name leaves the folder")
+            raise ValueError("a name in it leaves the folder")
         return frozenset(listed)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise OutputError(f"{marker} cannot be used ({error}): choose another folder with -o") from error

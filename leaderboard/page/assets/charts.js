@@ -50,7 +50,7 @@ HB.bars = (place, column, rows) => {
                           text: point => HB.printed(column, column.value[point.row]) }),
       Plot.ruleX([0]),
     ],
-  }, `${HB.label(column)}, ${HB.arrow(column) === "↓" ? "lower is better" : "higher is better"}; lines are 95 % intervals.`);
+  }, `${HB.label(column)}${column.better && `, ${column.better} is better`}; lines are 95 % intervals.`);
 };
 
 HB.scatter = (place, across, up, rows) => {

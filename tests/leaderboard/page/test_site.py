@@ -188,7 +188,7 @@ def test_a_foreign_file_with_the_name_of_one_of_ours_is_not_overwritten(run_fold
 )
 def test_a_damaged_marker_stops_the_build(run_folder, site, marker):
     (site / MARKER).write_text(marker)
-    with pytest.raises(OutputError, match="cannot be used"):
+    with pytest.raises(OutputError, match="choose another folder with -o"):
         build([run_folder], site)
 
 
