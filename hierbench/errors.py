@@ -55,3 +55,10 @@ def one_line(error: BaseException, limit: int = 300) -> str:
     """The error's text as one line of reasonable length, without a terminal's escape codes."""
     text = " ".join(re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", str(error)).split()) or type(error).__name__
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def told(error: BaseException) -> str:
+    """What a user should read of any error, in one line: a message of ours, or the type and first line of another."""
+    if isinstance(error, HierbenchError):
+        return " ".join(str(error).split()) or type(error).__name__
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
