@@ -49,6 +49,11 @@ class Geometry(Protocol):
     @property
     def has_cones(self) -> bool: ...  # entailment cones exist without a root
 
+    # What `entailment` computes, in a word: cone-angle, radial, product-mean, order, … Scores of different definitions
+    # never stand in one column.
+    @property
+    def entailment_definition(self) -> str: ...
+
     def describe(self) -> dict[str, Any]: ...
     def lift(self, tangent: Tensor) -> Tensor: ...
     def mean(self, tangents: Tensor) -> Tensor: ...  # (…, P, D) tangents -> (…, D) point
@@ -242,6 +247,7 @@ class Scores:
     items: Mapping[str, Mapping[str, np.ndarray | Sequence[Any]]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     degenerate: Mapping[str, str] = field(default_factory=dict)  # metric -> why its figure says little
+    definition: str = ""  # of entailment, where the figures rest on it: see `Geometry.entailment_definition`
 
 
 @runtime_checkable

@@ -19,9 +19,10 @@ from typing import Any, cast
 
 from hierbench.contracts import Task
 from hierbench.data.manifests import Manifest, all_manifests, register_manifest
-from hierbench.errors import UsageError
+from hierbench.errors import UnknownNameError, UsageError
 from hierbench.names import lookup
 from hierbench.plugins import import_entry, module_from_file, package_files, reason
+from hierbench.retired import why_retired
 from hierbench.yaml_files import read_yaml
 
 TASK_GROUP = "hierbench.tasks"
@@ -62,17 +63,23 @@ def task_factories() -> dict[str, Factory]:
 
 def task(name: str) -> Task:
     """Build a task by name; UnknownNameError with the nearest names where there is none."""
-    return lookup("task", name, task_factories())()
+    return _factory(name)()
 
 
 def under(named: str | Task, protocol: str) -> Task:
     """A task, by name or as it is, as a protocol has it. Raises UsageError for one that knows another alone."""
-    task = lookup("task", named, task_factories())() if isinstance(named, str) else named
+    task = _factory(named)() if isinstance(named, str) else named
     if task.spec.protocol == protocol:
         return task
     if dataclasses.is_dataclass(task) and any(field.name == "protocol" for field in dataclasses.fields(task)):
         return cast(Task, dataclasses.replace(cast(Any, task), protocol=protocol))
     raise UsageError(f"task {task.spec.name} knows the protocol {task.spec.protocol} alone, not {protocol}")
+
+
+def _factory(name: str) -> Factory:
+    if why := why_retired(name):
+        raise UnknownNameError(f"no task {name!r}: {why}")
+    return lookup("task", name, task_factories())
 
 
 def list_tasks() -> list[Task]:

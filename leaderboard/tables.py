@@ -66,11 +66,12 @@ class _Variant:
     protocol: str  # with the dataset's variant, as in "released+whole-set"
     prompts: str
     limit: int | None
+    definition: str = ""  # of entailment
 
     @classmethod
     def of(cls, record: Record) -> _Variant:
         protocol = f"{record.protocol}+{record.variant}" if record.variant else record.protocol
-        return cls(str(record.task_version), protocol, record.prompts, record.limit)
+        return cls(str(record.task_version), protocol, record.prompts, record.limit, record.definition)
 
 
 @dataclass(frozen=True)
@@ -341,6 +342,7 @@ def _plain_first(variant: _Variant) -> tuple:
         variant.protocol != "released",
         variant.prompts != "default",
         variant.limit or math.inf,
+        variant.definition,
         variant.version,
     )
 
@@ -360,6 +362,8 @@ def _difference(variant: _Variant | None, variants: Sequence[_Variant]) -> str:
         parts.append(variant.protocol)
     if differs("prompts"):
         parts.append(f"{variant.prompts} prompts")
+    if differs("definition"):
+        parts.append(variant.definition or "no definition of entailment")
     if differs("limit"):
         parts.append("all items" if variant.limit is None else f"limit {variant.limit:,}")
     return ", ".join(parts)

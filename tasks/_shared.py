@@ -61,6 +61,13 @@ def same_answer(predicted: np.ndarray, labels: np.ndarray, metrics: Iterable[str
     return dict.fromkeys(metrics, "every image is given the same class")
 
 
+def one_point(features: Tensor, what: str, metrics: Iterable[str]) -> dict[str, str]:
+    """What `Scores.degenerate` says where all of `features` (n, D), n > 1, are the same: every comparison ties."""
+    if len(features) < 2 or not bool((features == features[0]).all()):
+        return {}
+    return dict.fromkeys(metrics, f"{what} has the same embedding: the order of ties decides")
+
+
 def positions(of: Iterable[str | None], among: Iterable[str]) -> np.ndarray:
     """Where each id stands in a list of ids, (n,) int64. Raises OutputError for one that does not."""
     place: dict[str | None, int] = {name: number for number, name in enumerate(among)}

@@ -1,6 +1,6 @@
 """What a finished cleaning leaves in its folder: the split, the pool, scores of every stage, manifest, audit page.
 
-split.csv, pool.csv, test_imgs/  the dataset `hierarcaps-clean`: `pep-v1` takes the folder as it is
+split.csv, pool.csv, test_imgs/  the dataset `hierarcaps-clean`: `pep-v2` takes the folder as it is
 decisions.csv                    a row a sample: what was found, and why it stays or goes
 verify|embed|rerank|relate.parquet  the scores by pair, with who gave them
 audit.html                       the same to look at

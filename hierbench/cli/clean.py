@@ -435,7 +435,7 @@ def _tell(manifest: dict[str, Any], out: Path, as_json: bool) -> None:
         rows += [(f"  {fault}", found) for fault, found in planted["found_by_fault"].items()]
     print_listing([{"cleaning": name, "result": value} for name, value in rows], ["cleaning", "result"])
     say(f"\nTo look at: {out / 'audit.html'}")
-    say(f"To measure: hierbench run MODEL --task pep-v1 --data hierarcaps-clean={out}")
+    say(f"To measure: hierbench run MODEL --task pep-v2 --data hierarcaps-clean={out}")
 
 
 def _tell_waiting(waiting, share: tuple[int, int], out: Path, as_json: bool) -> None:

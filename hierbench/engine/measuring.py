@@ -49,6 +49,7 @@ def measured(setup: Setup, model: RunModel, session: Session, task: Task) -> tup
             n=scores.n,
             notes=(*opened.notes, *scores.notes, *_outside(scores)),
             degenerate=dict(scores.degenerate),
+            definition=scores.definition,
         )
         record.check()
         return record, scores.items

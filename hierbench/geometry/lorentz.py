@@ -38,6 +38,7 @@ class Lorentz:
     name: ClassVar[str] = "lorentz"
     has_origin: ClassVar[bool] = True
     has_cones: ClassVar[bool] = True
+    entailment_definition: ClassVar[str] = "cone-angle"
 
     def __post_init__(self):
         if isinstance(self.curvature, Tensor):

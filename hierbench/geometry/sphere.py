@@ -26,6 +26,7 @@ class Sphere:
     name: ClassVar[str] = "sphere"
     has_origin: ClassVar[bool] = False
     has_cones: ClassVar[bool] = False
+    entailment_definition: ClassVar[str] = "radial"
 
     def describe(self) -> dict[str, Any]:
         """The name, for records."""

@@ -39,6 +39,15 @@ def ties(scores: np.ndarray) -> dict[str, float]:
     return {"zero_fraction": float(np.mean(scores == 0)), "distinct": len(np.unique(scores))}
 
 
+def tied_fraction(positive, negative) -> float:
+    """Share of the comparisons of a positive (p,) with a negative score (q,) that tie; 0 where there are none."""
+    values, times = np.unique(_scores(positive), return_counts=True)
+    others, other_times = np.unique(_scores(negative), return_counts=True)
+    _, one, other = np.intersect1d(values, others, assume_unique=True, return_indices=True)
+    comparisons = times.sum() * other_times.sum()
+    return float((times[one] * other_times[other]).sum() / comparisons) if comparisons else 0.0
+
+
 def auc_ap_statistic(
     positive, positive_unit: np.ndarray, negative, negative_unit: np.ndarray, units: int, group: str = ""
 ) -> bootstrap.Statistic:

@@ -36,7 +36,7 @@ TOLERANCE = 1e-4
 PARTS = ("card", "geometry", "preprocess", "encode_images", "encode_texts")
 GEOMETRY_PARTS = (
     "name", "has_cones", "describe", "lift", "mean", "similarity", "distance", "radius", "exterior_angle",
-    "half_aperture", "entailment",
+    "half_aperture", "entailment", "entailment_definition",
 )  # fmt: skip
 MAY_REFUSE = ("radius", "exterior_angle", "half_aperture", "entailment")
 """Questions that a geometry may have no answer to: it raises GeometryError, and tasks that ask do not apply."""
@@ -218,6 +218,8 @@ def _check_geometry_parts(geometry: Any, found: list[str]) -> bool:
             found.append("geometry.name is no text")
         if not isinstance(geometry.has_cones, bool):
             found.append("geometry.has_cones is neither True nor False")
+        if not isinstance(geometry.entailment_definition, str) or not geometry.entailment_definition:
+            found.append("geometry.entailment_definition is no text: name what `entailment` computes")
         with _probing(found, "geometry.describe"):
             told = geometry.describe()
             if not isinstance(told, Mapping) or told.get("name") != geometry.name:

@@ -152,7 +152,7 @@ def test_caption_chains_keep_their_order_and_their_pool(tmp_path, layouts, monke
         layouts.put(folder / "images" / f"{number}.jpg", layouts.jpeg(number))
     path = tmp_path / "chained.yaml"
     path.write_text(
-        "title: Chained\nreader: hierarcaps\ntasks: [pep-v1]\nfit: crop\n"
+        "title: Chained\nreader: hierarcaps\ntasks: [pep-v2]\nfit: crop\n"
         "layout: {table: [hierarcaps_test.csv], images: [images], pool: pool.csv}\n"
     )
     monkeypatch.setitem(manifests._registered, "chained", path)

@@ -65,7 +65,7 @@ def test_published_figures_stand_apart_and_are_marked(hierbench, run_folder):
 
 def test_build_merges_runs_and_writes_files(hierbench, run_folder, tmp_path):
     other = Record(
-        task="pep-v1", task_version=1, dataset="d", protocol="released", model="third", family="meru", n=5,
+        task="pep-v2", task_version=1, dataset="d", protocol="released", model="third", family="meru", n=5,
         metrics={"auc": Estimate(0.9), "ap": Estimate(0.8)}, provenance={},
     )  # fmt: skip
     write_record(tmp_path / "y", other)

@@ -64,7 +64,7 @@ def test_tasks(hierbench):
     document = json.loads(hierbench("tasks", "--json").out)
     by_name = {task["name"]: task for task in document["tasks"]}
     assert by_name["hierarchy/imagenet"]["headline"] == "tie"
-    assert "argent" in by_name["pep-v1"]["suites"]
+    assert "argent" in by_name["pep-v2"]["suites"]
     assert {"argent", "miniature"} <= document["suites"].keys()
 
 

@@ -26,6 +26,7 @@ class ProductLorentz:
     name: ClassVar[str] = "product-lorentz"
     has_origin: ClassVar[bool] = True
     has_cones: ClassVar[bool] = True
+    entailment_definition: ClassVar[str] = "product-least"
 
     def _each(self, method, *arguments, **options):
         split = [argument.chunk(len(self.factors), dim=-1) for argument in arguments]

@@ -113,6 +113,16 @@ def test_bad_input(scenes, embed):
         task.score(Sphere(), embeddings, dataset)
 
 
+def test_images_at_one_point_are_degenerate(scenes, embed):
+    dataset = scenes([[1, 0], [0, 1]], ["cat", "dog"])
+    task = registry.task("multilabel/simco")
+    embeddings = embed(task.requests(dataset))
+    assert task.score(Sphere(), embeddings, dataset).degenerate == {}
+    embeddings.image_features[:] = embeddings.image_features[0]
+    found = task.score(Sphere(), embeddings, dataset).degenerate
+    assert found == {"map": "every image has the same embedding: the order of ties decides"}
+
+
 def test_the_miniatures_two_thing_scenes():
     from hierbench.miniature.datasets import dataset
 
