@@ -1,7 +1,7 @@
 """Content ids of images and strings; a dataset's are kept between runs where a stamp tells that no image has changed.
 
 A source of images may have a method `stamp(ids) -> bytes | None`: what changes whenever one of these images does
-(sizes and times of files, the code that draws them), without reading any; None where nothing cheap can tell.
+(`hierbench.data.stamps`, or the code that draws them), without reading any; None where nothing cheap can tell.
 """
 
 from __future__ import annotations

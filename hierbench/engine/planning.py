@@ -14,7 +14,7 @@ from hierbench.data.datasets import spread
 from hierbench.engine.encoding import Job
 from hierbench.engine.keeping import kept
 from hierbench.engine.session import Session
-from hierbench.engine.setup import Model, Setup
+from hierbench.engine.setup import RunModel, Setup
 from hierbench.errors import MissingDataError, told
 from hierbench.progress import Quiet
 
@@ -38,13 +38,13 @@ class PlannedTask:
     seconds: float | None = None  # estimate of the time to encode them; scoring comes on top
 
 
-def plan(models: Model | Sequence[Model], **arguments: Any) -> list[PlannedTask]:
+def plan(*arguments: Any, **options: Any) -> list[PlannedTask]:
     """What `runner.run` with the same arguments would do. Loads the models, reads the data, writes nothing.
 
     The estimate goes by encoding a few of the missing images and texts, without worker processes.
     Raises as `run`.
     """
-    setup = Setup.of(models, **arguments, write=False)
+    setup = Setup.of(*arguments, **options, write=False)
     return [planned for model in setup.models for planned in _plan_model(setup, model)]
 
 
@@ -107,5 +107,3 @@ def _seconds(session: Session, dataset: Dataset, job: Job) -> float:
 
 def _sample(items: Sequence[Any], count: int) -> tuple[Any, ...]:
     return tuple(items[row] for row in spread(len(items), count))
-
-

@@ -21,7 +21,9 @@ from hierbench.engine.setup import Model, RunModel, Setup
 from hierbench.errors import told
 from hierbench.results import Items, Record, Results
 
-if TYPE_CHECKING:  # a run with nothing to do does not wait for torch: what needs it is imported where it is used
+if (
+    TYPE_CHECKING
+):  # a run with nothing to do does not wait for torch: what needs it is imported where it is used
     from hierbench.engine.distributed import Team
     from hierbench.engine.encoding import Features, Job
     from hierbench.engine.session import Session
@@ -209,5 +211,3 @@ def _only_new_garbage() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
-
-

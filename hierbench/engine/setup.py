@@ -132,18 +132,19 @@ class Setup:
         layout = None
         if tasks is None:
             suite = suite or DEFAULT_SUITE
-            tasks, layout = registry.suite(suite)["tasks"], registry.suite(suite)["layout"]
-        tasks = [registry.under(task, chosen.protocol) for task in dict.fromkeys(tasks)]
-        if not tasks:
+            content = registry.suite(suite)
+            tasks, layout = content["tasks"], content["layout"]
+        asked = [registry.under(task, chosen.protocol) for task in dict.fromkeys(tasks)]
+        if not asked:
             raise UsageError("no tasks: name at least one (`hierbench tasks` lists them)")
         datasets = Datasets(_locations(data, data_dir), chosen, progress)
         device = resolve_device(device)
         out = Path(out).expanduser() if out is not None and not helper else None
         previous = _previous(out)
-        models = _models(models, previous.values(), offline=chosen.offline, force=chosen.force)
+        found = _models(models, previous.values(), offline=chosen.offline, force=chosen.force)
         if out is not None and write:
             _check_writable(out)
-        return cls(models, tasks, suite, layout, datasets, out, device, chosen, progress, previous)
+        return cls(found, asked, suite, layout, datasets, out, device, chosen, progress, previous)
 
     @property
     def batch_size(self) -> int:
