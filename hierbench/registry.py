@@ -19,9 +19,9 @@ from typing import Any, cast
 
 from hierbench.contracts import Task
 from hierbench.data.manifests import Manifest, all_manifests, register_manifest
-from hierbench.errors import UnknownNameError, UsageError
+from hierbench.errors import UnknownNameError, UsageError, explained
 from hierbench.names import lookup
-from hierbench.plugins import import_entry, module_from_file, package_files, reason
+from hierbench.plugins import import_entry, module_from_file, package_files
 from hierbench.retired import why_retired
 from hierbench.yaml_files import read_yaml
 
@@ -133,7 +133,7 @@ def add_task_file(path: str | Path) -> list[str]:
             if built.spec.name != name:
                 raise ValueError(f"its spec names it {built.spec.name!r}")
         except (Exception, SystemExit) as error:
-            raise UsageError(f"task file {path}: {name!r} is no task: {reason(error)}") from error
+            raise UsageError(f"task file {path}: {name!r} is no task: {explained(error)}") from error
     _added[path] = dict(table)
     return list(table)
 

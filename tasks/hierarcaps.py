@@ -54,7 +54,7 @@ class HierarCaps:
             metrics=(
                 MetricSpec("precision", "Prec", unit="fraction"),
                 MetricSpec("recall", "Rec", unit="fraction"),
-                MetricSpec("tied", "Tied radii", higher_is_better=False, unit="fraction"),
+                MetricSpec("tied", "Tied radii", higher_is_better=None, unit="fraction"),
                 MetricSpec("d_corr", "d_corr", unit="fraction", minimum=-1.0),
             ),
             headline="d_corr",

@@ -190,7 +190,7 @@ def _metrics(pairs: PairList) -> Iterator[MetricSpec]:
     yield from both("", "")
     yield from both("signed", "signed")
     yield MetricSpec("direction_auc", "Direction AUC", unit="fraction")
-    yield MetricSpec("zero_fraction", "Zero scores", higher_is_better=False, unit="fraction")
+    yield MetricSpec("zero_fraction", "Zero scores", higher_is_better=None, unit="fraction")
     yield from both("similarity", "similarity")
     for metric in ("auc", "ap"):
         yield MetricSpec(f"{metric}_gain", f"{metric.upper()} gain", unit="fraction", minimum=-1.0)
@@ -198,8 +198,8 @@ def _metrics(pairs: PairList) -> Iterator[MetricSpec]:
         yield from both(group, group)
     for group in _groups(BETWEEN) if pairs.between else ():
         yield from both(f"{group}_vs_text", f"{group} vs text")
-    yield MetricSpec("distinct", "Distinct scores", unit="raw")
-    yield MetricSpec("tied_fraction", "Ties", higher_is_better=False, unit="fraction")
+    yield MetricSpec("distinct", "Distinct scores", higher_is_better=None, unit="raw")
+    yield MetricSpec("tied_fraction", "Ties", higher_is_better=None, unit="fraction")
 
 
 def _groups(relations: Sequence[Relation]) -> dict[str, list[str]]:

@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from hierbench.engine.encoding import Features, Job
 from hierbench.engine.processes import LostRankError, rank, world_size
-from hierbench.errors import EncodingError, HierbenchError
+from hierbench.errors import EncodingError, HierbenchError, explained
 
 PATIENCE = timedelta(
     days=1
@@ -107,7 +107,7 @@ def _attempt(encode: Callable[[Job], Features], part: Job, number: int) -> Featu
     except HierbenchError as error:
         return error.with_traceback(None)
     except Exception as error:
-        failure = EncodingError(f"rank {number}: {type(error).__name__}: {error}".partition("\n")[0])
+        failure = EncodingError(f"rank {number}: {explained(error)}")
         failure.add_note("".join(traceback.format_exception(error)))
         return failure
 

@@ -35,7 +35,7 @@ from hierbench.contracts import (
 from hierbench.data.images import decode
 from hierbench.engine.contents import content_id, content_ids, cores
 from hierbench.engine.store import EmbeddingStore
-from hierbench.errors import EncodingError, HierbenchError
+from hierbench.errors import EncodingError, HierbenchError, explained
 
 if TYPE_CHECKING:
     from hierbench.engine.session import Session
@@ -193,8 +193,7 @@ def _start(
         except HierbenchError:
             raise
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-            raise EncodingError(f"{card.name}: encode_{what}s failed: {reason}") from error
+            raise EncodingError(f"{card.name}: encode_{what}s failed: {explained(error)}") from error
         promised = (len(labels), card.embedding_dim)
         if not isinstance(features, Tensor) or features.shape != promised:
             got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
@@ -308,8 +307,8 @@ class _PixelBatches(TorchDataset):
         except HierbenchError as error:
             return error.with_traceback(None)
         except Exception as error:
-            name, reason = self.adapter.card.name, f"{type(error).__name__}: {error}".partition("\n")[0]
-            failure = EncodingError(f"{name}: image {image_id} cannot be preprocessed: {reason}")
+            name = self.adapter.card.name
+            failure = EncodingError(f"{name}: image {image_id} cannot be preprocessed: {explained(error)}")
             failure.add_note(traceback.format_exc())
             return failure
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from hierbench.contracts import ModelCard, Task
 from hierbench.engine.setup import RunModel, Setup
-from hierbench.errors import MissingDataError, told
+from hierbench.errors import MissingDataError, explained
 from hierbench.results import Record
 
 
@@ -30,7 +30,7 @@ def kept(
         elif opened is not None:
             return None  # the data that was absent has come
     except MissingDataError as error:
-        if record.skipped != told(error):
+        if record.skipped != explained(error):
             return None
     except Exception:
         return None  # running the task will say what is wrong

@@ -15,7 +15,7 @@ from hierbench.engine import processes, provenance
 from hierbench.engine.keeping import encoding_facts
 from hierbench.engine.session import Session
 from hierbench.engine.setup import RunModel, Setup
-from hierbench.errors import MissingDataError, told
+from hierbench.errors import MissingDataError, explained
 from hierbench.results import Items, Record
 from hierbench.results.record import described, outside, outside_note
 
@@ -54,7 +54,7 @@ def measured(setup: Setup, model: RunModel, session: Session, task: Task) -> tup
         record.check()
         return record, scores.items
     except MissingDataError as error:
-        return _record(setup, model, task, facts, skipped=told(error)), {}
+        return _record(setup, model, task, facts, skipped=explained(error)), {}
     except processes.LostRankError:
         raise
     except Exception as error:
@@ -99,7 +99,7 @@ def failed(
 ) -> Record:
     """The record of a task that did not come to figures."""
     details = {**(facts or {}), "traceback": "".join(traceback.format_exception(error))}
-    return _record(setup, model, task, details, variant, error=told(error))
+    return _record(setup, model, task, details, variant, error=explained(error))
 
 
 def _provenance(setup: Setup, model: RunModel, adapter: ModelAdapter, task: Task) -> dict[str, Any]:

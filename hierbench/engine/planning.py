@@ -15,7 +15,7 @@ from hierbench.engine.encoding import Job
 from hierbench.engine.keeping import kept
 from hierbench.engine.session import Session
 from hierbench.engine.setup import RunModel, Setup
-from hierbench.errors import MissingDataError, told
+from hierbench.errors import MissingDataError, explained
 from hierbench.progress import Quiet
 
 PROBE_IMAGES, PROBE_TEXTS = 16, 128  # what is encoded to estimate the time
@@ -56,7 +56,7 @@ def _plan_model(setup: Setup, model: RunModel) -> Iterator[PlannedTask]:
     except Exception as error:
         if len(setup.models) == 1:
             raise
-        failure = told(error)
+        failure = explained(error)
     else:
         model.family = session.card.family
     seen: set[Any] = set()  # what an earlier task will have encoded
@@ -72,9 +72,9 @@ def _plan_model(setup: Setup, model: RunModel) -> Iterator[PlannedTask]:
             try:
                 yield dataclasses.replace(planned, **_amount(setup, session, task, seen))
             except MissingDataError as error:
-                yield dataclasses.replace(planned, action="skip", reason=told(error))
+                yield dataclasses.replace(planned, action="skip", reason=explained(error))
             except Exception as error:
-                yield dataclasses.replace(planned, action="fail", reason=told(error))
+                yield dataclasses.replace(planned, action="fail", reason=explained(error))
 
 
 def _amount(setup: Setup, session: Session, task: Task, seen: set[Any]) -> dict[str, Any]:

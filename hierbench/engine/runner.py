@@ -18,7 +18,7 @@ from hierbench.engine.claims import Claims, leave_nothing
 from hierbench.engine.keeping import kept
 from hierbench.engine.recording import Recorder
 from hierbench.engine.setup import Model, RunModel, Setup
-from hierbench.errors import told
+from hierbench.errors import explained
 from hierbench.results import Items, Record, Results
 
 if (
@@ -71,7 +71,7 @@ def run(
     except processes.LostRankError:
         raise
     except Exception as error:
-        team.end(told(error))
+        team.end(explained(error))
         raise
     team.end()
     return found

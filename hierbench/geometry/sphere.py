@@ -64,7 +64,7 @@ class Sphere:
     ) -> Tensor:
         """Angle between `general` − root and `specific` − `general`, in [0, π].
 
-        π/2 with zero gradient where the two coincide or `general` is the root.
+        π/2 with zero gradient where the two coincide up to rounding (2⁻¹⁹ of the norm) or `general` is the root.
         """
         dtype = _pairs.check_pair(general, specific, paired)
         return _pairs.evaluate(_exterior_angle, _from(root, general), _from(root, specific), paired, dtype)
@@ -114,4 +114,4 @@ def _exterior_angle(pairs: Polar) -> Tensor:
     chord2 = pairs.chord2
     outward = pairs.gap - pairs.b * chord2 / 2
     sideways = pairs.b * _pairs.sqrt(chord2 * (1 - chord2 / 4))
-    return _pairs.direction(outward, sideways, pairs.a > _pairs.TINY)
+    return _pairs.direction(outward, sideways, pairs)

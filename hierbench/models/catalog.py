@@ -7,9 +7,8 @@ from functools import cache
 from importlib import resources
 from typing import ClassVar
 
-import yaml
-
 from hierbench.errors import UsageError
+from hierbench.yaml_files import parse_yaml
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ def read_catalog(text: str) -> dict[str, ModelEntry]:
     from pydantic import TypeAdapter, ValidationError
 
     found, checked = {}, TypeAdapter(ModelEntry)
-    for name, fields in (yaml.safe_load(text) or {}).items():
+    for name, fields in parse_yaml(text, "catalog.yaml", UsageError).items():
         try:
             entry = checked.validate_python({"name": name, **fields})
         except ValidationError as error:

@@ -142,7 +142,7 @@ def test_failures_stay_where_they_are(fakes, images, opens, tmp_path):
     ]
     found = run([fakes.Adapter(geometry=fakes.Sphere())], tasks, out=tmp_path / "out")
     assert [(r.task, r.status, r.error or r.skipped) for r in found] == [
-        ("fails", "failed", "ZeroDivisionError: no luck"),
+        ("fails", "failed", "ZeroDivisionError: no luck second line"),
         ("absent", "skipped", "absent is not here: fetch it"),
         ("broken", "failed", "captions.json is damaged"),
         ("crash", "failed", "IndexError: reader bug"),

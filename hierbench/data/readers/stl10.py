@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from hierbench import png
 from hierbench.data.datasets import Classification
 from hierbench.data.manifests import Manifest
-from hierbench.data.readers import _png
 from hierbench.data.readers._files import find_root, needed, read_bytes, read_lines
 from hierbench.data.readers._labels import by_names, classification
 from hierbench.data.stamps import stamp_of
@@ -39,7 +39,7 @@ class Planes:
             content = file.read(PIXELS)
         if len(content) != PIXELS:
             raise DataError(f"image {image_id} of {self.path} is cut off: fetch it again")
-        return _png.encode(np.frombuffer(content, np.uint8).reshape(3, SIDE, SIDE).transpose(2, 1, 0))
+        return png.encode(np.frombuffer(content, np.uint8).reshape(3, SIDE, SIDE).transpose(2, 1, 0))
 
     def stamp(self, ids: Sequence[str]) -> bytes | None:
         """See `hierbench.data.stamps`."""
