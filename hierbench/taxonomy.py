@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import yaml
 
 from hierbench.errors import DataError, UnknownNameError
 from hierbench.files import text_lines
+from hierbench.yaml_files import read_yaml
 
 Edge = tuple[str, str]  # parent, child
 
@@ -216,7 +216,7 @@ def imagenet_corrections() -> dict[str, str]:
 
 @cache
 def _wordnet_facts() -> dict:
-    return yaml.safe_load((_folder() / "wordnet.yaml").read_text(encoding="utf-8"))
+    return read_yaml(str(_folder() / "wordnet.yaml"), "facts")
 
 
 def _folder():

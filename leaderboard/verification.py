@@ -19,7 +19,7 @@ from hierbench import registry, results
 from hierbench.contracts import Estimate, Task
 from hierbench.data.manifests import PROTOCOLS, Manifest, load_manifest, names_hash
 from hierbench.errors import DataError, HierbenchError, UnknownNameError, one_line
-from hierbench.geometry import Lorentz, Sphere
+from hierbench.geometry import Lorentz, Product, Sphere
 from hierbench.leaderboard.compare import IDENTITY
 from hierbench.leaderboard.submissions import CARD, INDEX, Index, listed, opened, read_index, sha256
 from hierbench.results import Record
@@ -246,7 +246,7 @@ def _fits_task(record: Record, task: Task) -> list[str]:
         wrong.append(f"measured on {record.dataset}, the task's dataset is {spec.dataset}")
     if record.headline != spec.headline or _shape(record.specs) != _shape(described(spec.metrics)):
         wrong.append("it describes its metrics otherwise than the task does")
-    known = {kind.name: kind.entailment_definition for kind in (Lorentz, Sphere)}
+    known = {kind.name: kind.entailment_definition for kind in (Lorentz, Product, Sphere)}
     geometry = record.provenance.get("geometry")
     definition = known.get(str(geometry.get("name"))) if isinstance(geometry, dict) else None
     if record.definition and definition and record.definition != definition:

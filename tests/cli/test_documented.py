@@ -294,6 +294,7 @@ OPTIONS = [
     "leaderboard show runs/all --layout miniature --format json --json",
     "leaderboard show runs/all --layout argent --published",
     "leaderboard build runs/all runs/second -o site --layout argent --published --json",
+    "leaderboard page runs/all runs/second -o public --layout argent --json",
     "leaderboard compare ours random --in runs/all --layout miniature --json",
     "run random --task hierarcaps/miniature --workers 0 -o runs/whole",
     "leaderboard submit runs/whole random -o bundle --card card.yaml --against filed --json",
