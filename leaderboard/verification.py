@@ -231,6 +231,8 @@ def _check_record(folder: Path, record: Record, filed: Sequence[Path]) -> tuple[
     if record.n != len(computed.units):
         wrong.append(f"n is {record.n}, its items are of {len(computed.units):,}")
     wrong += _differing(record.metrics or {}, figures)
+    untold = sorted(computed.degenerate.keys() - record.degenerate.keys())
+    wrong += [f"it does not say of {name} that {computed.degenerate[name]}" for name in untold]
     wrong += _fits_data(record, len(computed.units), items)
     other, note = _same_items(record, items, filed)
     wrong += other

@@ -77,7 +77,9 @@ class Hierarchy:
 
     def statistics(self, items: Mapping[str, Any]) -> bootstrap.Statistics:
         outcomes = {metric.name: column(items, "images", metric.name) for metric in METRICS}
-        return bootstrap.Statistics(bootstrap.means(outcomes), tuple(column(items, "images", "image_id")))
+        same = same_answer(column(items, "images", "predicted"), column(items, "images", "label"), outcomes)
+        ids = tuple(column(items, "images", "image_id"))
+        return bootstrap.Statistics(bootstrap.means(outcomes), ids, degenerate=same)
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: Classification) -> Scores:
         if dataset.taxonomy is None:
@@ -94,9 +96,8 @@ class Hierarchy:
             **outcomes,
         }
         items: dict[str, dict[str, Any]] = {"images": images}
-        metrics = self.statistics(items).estimates()
-        same = same_answer(predicted, dataset.labels, metrics)
-        return Scores(metrics, len(predicted), items, notes(dataset), same)
+        found = self.statistics(items)
+        return Scores(found.estimates(), len(predicted), items, notes(dataset), found.degenerate)
 
 
 PROTOCOLS = {"hierarchy": Hierarchy.of}

@@ -113,23 +113,21 @@ class Pep:
 
     def statistics(self, items: Mapping[str, Any]) -> bootstrap.Statistics:
         contests = _Contests(items)
-        found = [contest.statistic for contest in contests.all(self.pairs)]
+        every = list(contests.all(self.pairs))
+        found = [contest.statistic for contest in every]
         fixed = {**ties(contests.score), "tied_fraction": contests.headline().tied}
-        return bootstrap.Statistics(_with_gains(found), contests.images, fixed)
+        degenerate = {
+            name: why for contest in every if (why := contest.degenerate()) for name in contest.names
+        }
+        return bootstrap.Statistics(_with_gains(found), contests.images, fixed, degenerate)
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChains) -> Scores:
         items = self.outcomes(geometry, embeddings, dataset)
-        metrics = self.statistics(items).estimates()
+        found = self.statistics(items)
         label = np.asarray(items["pairs"]["label"])
         note = f"{int(label.sum()):,} positive and {int((1 - label).sum()):,} negative pairs"
-        degenerate = {
-            name: why
-            for contest in _Contests(items).all(self.pairs)
-            if (why := contest.degenerate())
-            for name in contest.names
-        }
-        definition = geometry.entailment_definition
-        return Scores(metrics, len(dataset.sample_ids), items, (note,), degenerate, definition)
+        definition, n = geometry.entailment_definition, len(dataset.sample_ids)
+        return Scores(found.estimates(), n, items, (note,), found.degenerate, definition)
 
     def outcomes(
         self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChains

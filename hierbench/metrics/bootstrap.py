@@ -30,6 +30,9 @@ class Statistics:
     statistic: Statistic
     units: tuple[str, ...]  # ids of what is drawn (images, samples), in the order of the counts
     fixed: Mapping[str, float] = field(default_factory=dict)  # figures of which resampling makes no sense
+    degenerate: Mapping[str, str] = field(
+        default_factory=dict
+    )  # figure -> why it says little, as far as items tell
 
     def estimates(self) -> dict[str, Estimate]:
         """Every figure with its interval; those that are fixed have none."""
