@@ -49,6 +49,11 @@ class Geometry(Protocol):
     @property
     def has_cones(self) -> bool: ...  # entailment cones exist without a root
 
+    # What `entailment` computes, in a word: cone-angle, radial, product-mean, order, … Scores of different definitions
+    # never stand in one column.
+    @property
+    def entailment_definition(self) -> str: ...
+
     def describe(self) -> dict[str, Any]: ...
     def lift(self, tangent: Tensor) -> Tensor: ...
     def mean(self, tangents: Tensor) -> Tensor: ...  # (…, P, D) tangents -> (…, D) point
@@ -62,6 +67,18 @@ class Geometry(Protocol):
     def entailment(
         self, general: Tensor, specific: Tensor, *, paired: bool = False, root: Tensor | None = None
     ) -> Tensor: ...
+
+
+@runtime_checkable
+class Factored(Protocol):
+    """What a geometry has besides, whose points are made of points of several spaces: some losses look at each."""
+
+    @property
+    def factors(self) -> tuple[Geometry, ...]: ...
+
+    def split(self, points: Tensor) -> tuple[Tensor, ...]:
+        """(…, D) -> a point of each factor, (…, D of the factor)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -113,12 +130,13 @@ class ModelAdapter(Protocol):
 
 @runtime_checkable
 class ProtocolAware(Protocol):
-    """What an adapter has besides, where its family's released evaluator makes a mistake in *encoding*.
+    """What an adapter has besides, where its family's released evaluator errs in *encoding*, or in how it ranks.
 
     A run asks such an adapter once, after loading it, for the model as its protocol has it; adapters without the
-    method are the same under every protocol. The answer is an adapter of its own and leaves this one as it is. Its
-    card tells the difference in words (`tokenizing`, `preprocessing`), so that the embedding store keeps the two
-    apart and records say which it was. Mistakes in scoring or in names are the tasks' and the manifests' business.
+    method are the same under every protocol. The answer is an adapter of its own and leaves this one as it is. Where
+    features differ, its card tells so in words (`tokenizing`, `preprocessing`), so that the embedding store keeps the
+    two apart and records say which it was; where only the ranking does, its geometry's `describe` tells. Mistakes in
+    scoring or in names are the tasks' and the manifests' business.
     """
 
     def under(self, protocol: str) -> ModelAdapter:
@@ -192,7 +210,7 @@ class MetricSpec:
 
     name: str
     title: str  # column heading
-    higher_is_better: bool = True
+    higher_is_better: bool | None = True  # None: a diagnosis, in which nobody is best
     unit: str = (
         "percent"  # percent: recorded 0–100; fraction: recorded 0–1, printed as percent; raw: as it is
     )
@@ -242,6 +260,7 @@ class Scores:
     items: Mapping[str, Mapping[str, np.ndarray | Sequence[Any]]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     degenerate: Mapping[str, str] = field(default_factory=dict)  # metric -> why its figure says little
+    definition: str = ""  # of entailment, where the figures rest on it: see `Geometry.entailment_definition`
 
 
 @runtime_checkable

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from hierbench.errors import UsageError
+from hierbench.errors import UsageError, explained
 
 
 def package_files(package: str, suffix: str) -> list[Path]:
@@ -38,12 +38,9 @@ def import_entry(point: EntryPoint, kind: str) -> Any:
     try:
         return point.load()
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{kind} {point.name} ({point.value}) does not import: {reason(error)}") from error
-
-
-def reason(error: BaseException) -> str:
-    """An error of foreign code in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
+        raise UsageError(
+            f"{kind} {point.name} ({point.value}) does not import: {explained(error)}"
+        ) from error
 
 
 def module_from_file(path: Path, kind: str = "adapter") -> ModuleType:
@@ -62,5 +59,5 @@ def module_from_file(path: Path, kind: str = "adapter") -> ModuleType:
             spec.loader.exec_module(module)
         except (Exception, SystemExit) as error:
             del sys.modules[name]
-            raise UsageError(f"{kind} file {path} does not import: {reason(error)}") from error
+            raise UsageError(f"{kind} file {path} does not import: {explained(error)}") from error
     return sys.modules[name]

@@ -14,7 +14,8 @@ from hierbench.contracts import EmbeddingRequests, Embeddings, Fit, Geometry, Me
 from hierbench.data.datasets import Classification
 from hierbench.data.manifests import Manifest
 from hierbench.metrics import bootstrap
-from hierbench.tasks._shared import class_points, column, filled, image_features, same_answer, text_features
+from hierbench.metrics.levels import ask, level_items, level_statistic
+from hierbench.tasks._shared import class_points, column, filled, same_answer
 from hierbench.tasks._trees import in_tree, part_note, tree_of
 from hierbench.tasks.zero_shot import notes
 
@@ -96,25 +97,21 @@ class Levels:
         return EmbeddingRequests.of(part.images.ids, filled(names, part.templates))
 
     def statistics(self, items: Mapping[str, Any]) -> bootstrap.Statistics:
-        from hierbench.metrics.levels import level_statistic
-
         names = [*ITEMS, *(f"{side}_{key}" for key in self.keys for side in ("right", "leaf_right"))]
         outcomes = {name: column(items, "images", name) for name in names}
         ids = tuple(column(items, "images", "image_id"))
         return bootstrap.Statistics(level_statistic(self.keys, outcomes), ids)
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: Classification) -> Scores:
-        from hierbench.metrics.levels import ask, level_items
-
         part = in_tree(dataset)
         levels = taxonomy.Levels(tree_of(part))
         inner = _inner_names(part, levels)
-        texts = text_features(embeddings, filled(inner, part.templates))
+        texts = embeddings.texts(filled(inner, part.templates))
         points = geometry.mean(texts.reshape(len(inner), len(part.templates), -1))
         cuts = levels.cuts()
         leaf, answers = ask(
             geometry,
-            geometry.lift(image_features(embeddings, part.images.ids)),
+            geometry.lift(embeddings.images(part.images.ids)),
             class_points(geometry, embeddings, part),
             points,
             [np.unique(answer) for answer in (*levels.answers, *cuts)],

@@ -13,7 +13,13 @@ from hierbench.data import datasets
 from hierbench.data.manifests import Manifest
 from hierbench.metrics import bootstrap
 from hierbench.metrics.multilabel import average_precisions, map_statistic
-from hierbench.tasks._shared import class_points, column, image_features, prompts, repeated_names
+from hierbench.tasks._shared import (
+    class_points,
+    column,
+    one_point,
+    prompts,
+    repeated_names,
+)
 
 
 @dataclass(frozen=True)
@@ -66,8 +72,9 @@ class MultiLabel:
         return bootstrap.Statistics(map_statistic(*kept), tuple(column(items, "images", "image_id")))
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: datasets.MultiLabel) -> Scores:
-        images = geometry.lift(image_features(embeddings, dataset.images.ids))
-        scores = geometry.similarity(images, class_points(geometry, embeddings, dataset)).numpy()
+        images = geometry.lift(embeddings.images(dataset.images.ids))
+        classes = class_points(geometry, embeddings, dataset)
+        scores = geometry.similarity(images, classes).numpy()
         labels = (dataset.present, dataset.ignored)
         counted = dataset.present if dataset.ignored is None else dataset.present & ~dataset.ignored
         per_class = average_precisions(scores, *labels)
@@ -86,7 +93,9 @@ class MultiLabel:
             },
         }
         n = len(dataset.images.ids)
-        return Scores(self.statistics(items).estimates(), n, items, _notes(dataset, counted))
+        metrics = self.statistics(items).estimates()
+        degenerate = one_point(classes, "every class", metrics) | one_point(images, "every image", metrics)
+        return Scores(metrics, n, items, _notes(dataset, counted), degenerate)
 
 
 def _notes(dataset: datasets.MultiLabel, counted: np.ndarray) -> tuple[str, ...]:

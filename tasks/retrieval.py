@@ -13,7 +13,7 @@ from hierbench.data import datasets
 from hierbench.data.manifests import Manifest
 from hierbench.metrics import bootstrap
 from hierbench.metrics.ranking import recall_statistic, retrieval_ranks
-from hierbench.tasks._shared import column, image_features, positions, text_features
+from hierbench.tasks._shared import column, one_point, positions
 
 KS = (1, 5, 10)
 
@@ -71,12 +71,8 @@ class Retrieval:
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: datasets.Retrieval) -> Scores:
         ids = dataset.images.ids
-        caption_ranks, image_ranks, owner = retrieval_ranks(
-            geometry,
-            image_features(embeddings, ids),
-            text_features(embeddings, dataset.captions),
-            dataset.owner,
-        )
+        images, captions = embeddings.images(ids), embeddings.texts(dataset.captions)
+        caption_ranks, image_ranks, owner = retrieval_ranks(geometry, images, captions, dataset.owner)
         items: dict[str, dict[str, Any]] = {
             "captions": {
                 "caption": list(dataset.captions),
@@ -89,7 +85,9 @@ class Retrieval:
                 "rank": image_ranks,
             },
         }
-        return Scores(self.statistics(items).estimates(), len(ids), items)
+        metrics = self.statistics(items).estimates()
+        degenerate = one_point(captions, "every caption", metrics) | one_point(images, "every image", metrics)
+        return Scores(metrics, len(ids), items, degenerate=degenerate)
 
 
 PROTOCOLS = {"retrieval": Retrieval.of}

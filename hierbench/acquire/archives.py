@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
-from hierbench.errors import DataError, OutputError
+from hierbench.errors import DataError, OutputError, one_line
 from hierbench.progress import Progress, choose
 
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tbz", ".tar.xz", ".txz")
@@ -301,5 +301,4 @@ def _bomb(archive: Path, size: int | None) -> str:
 
 
 def _damaged(archive: Path, error: Exception) -> str:
-    reason = (str(error) or type(error).__name__).partition("\n")[0]
-    return f"{archive} is damaged ({reason}): fetch it again"
+    return f"{archive} is damaged ({one_line(error)}): fetch it again"

@@ -33,12 +33,12 @@ def settings(out: Path, locations: Locations) -> list[tuple[str, str, CaptionCha
     pooled = replace(source.dataset, pool=cleaned.pool)
     found = [
         ("before: all samples, finest captions of 100 others", "pep-uncleaned", source.dataset),
-        ("before: all samples, new pool", "pep-v1", pooled),
-        ("after: kept samples, new pool", "pep-v1", cleaned),
+        ("before: all samples, new pool", "pep-v2", pooled),
+        ("after: kept samples, new pool", "pep-v2", cleaned),
     ]
     if source.faults is not None:
         rows = [row for row, fault in enumerate(source.faults) if fault is None]
-        found.append(("truth: faultless samples, new pool", "pep-v1", _rows(pooled, rows)))
+        found.append(("truth: faultless samples, new pool", "pep-v2", _rows(pooled, rows)))
     return found
 
 

@@ -48,11 +48,11 @@ Reader = Literal[
 """Names of the datasets' official layouts, keys of `hierbench.data.readers.READERS`."""
 
 Protocol = Literal[
-    "zero-shot", "hierarchy", "levels", "retrieval", "multilabel", "pep-v1", "pep-uncleaned", "hierarcaps"
+    "zero-shot", "hierarchy", "levels", "retrieval", "multilabel", "pep-v2", "pep-uncleaned", "hierarcaps"
 ]
 """What can be measured on a dataset: keys of the `PROTOCOLS` of the task files."""
 
-CHAINS: tuple[Protocol, ...] = ("pep-v1", "pep-uncleaned", "hierarcaps")
+CHAINS: tuple[Protocol, ...] = ("pep-v2", "pep-uncleaned", "hierarcaps")
 
 MEASURABLE: Mapping[str, tuple[Protocol, ...]] = {
     "coco-captions": ("retrieval",),
@@ -351,8 +351,13 @@ _registered: dict[str, Path] = {}
 
 
 def _files() -> Mapping[str, Path]:
+    return _packaged() | _registered
+
+
+@cache
+def _packaged() -> dict[str, Path]:
     folder = Path(str(resources.files("hierbench.data_manifests")))
-    return {path.stem: path for path in folder.glob("*.yaml")} | _registered
+    return {path.stem: path for path in folder.glob("*.yaml")}
 
 
 @cache

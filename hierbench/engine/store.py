@@ -28,14 +28,14 @@ import pyarrow as pa
 
 from hierbench.cache import cache_dir
 from hierbench.contracts import ModelCard
-from hierbench.errors import OutputError
-from hierbench.files import replacing
+from hierbench.errors import DataError, OutputError, one_line
+from hierbench.files import replacing, sweep
+from hierbench.json_files import read_json
 
 log = logging.getLogger(__name__)
 
 LAYOUT = 1  # of the files; a part of the key, so another layout never meets these files
 ID_BYTES = 32
-LEFTOVER_SECONDS = 3600  # a temporary file this old belongs to a process that was killed
 
 
 class EmbeddingStore:
@@ -78,9 +78,7 @@ class EmbeddingStore:
         killed processes.
         """
         now = time.time()
-        removed = [
-            _unlink(file) for file in self.folder.glob("*/.*.tmp") if _age(file, now) > LEFTOVER_SECONDS
-        ]
+        removed = [sweep(self.folder, "*/.*.tmp")]
         damaged = [file.parent for file in self.folder.glob("*/section.json") if _about(file.parent) is None]
         removed += [_remove_section(folder) for folder in damaged]
         kept, sections = [], len(damaged)
@@ -253,13 +251,14 @@ def _read_shard(path: Path, dim: int) -> tuple[list[bytes], np.ndarray] | None:
         features = flat.reshape(len(ids), dim)
         if flat.dtype != np.float32 or int(table.schema.metadata[b"crc32"]) != _checksum(ids, features):
             raise ValueError("its checksum does not fit")
+        if not np.isfinite(features).all():  # asked here, once, and when something is encoded
+            raise ValueError("it holds NaN or infinite values")
         return ids, features
     except FileNotFoundError:  # pruned by another process a moment ago
         return None
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-        reason = str(error).partition("\n")[0]
         log.warning(
-            f"embedding store: {path} is damaged ({reason}): ignored; `hierbench cache prune` removes it"
+            f"embedding store: {path} is damaged ({one_line(error)}): ignored; `hierbench cache prune` removes it"
         )
         return None
 
@@ -272,11 +271,11 @@ def _about(folder: Path) -> dict[str, Any] | None:
     """What a section is about; None, with a warning, where its section.json is damaged."""
     path = folder / "section.json"
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        about = read_json(path, "section")
         if isinstance(about, dict) and about.keys() >= {"model", "kind", "dtype", "device", "dim"}:
             return about
         reason = "entries are missing"
-    except (OSError, ValueError) as error:
+    except DataError as error:
         reason = str(error)
     log.warning(f"embedding store: {path} is damaged ({reason}): ignored; `hierbench cache prune` removes it")
     return None
@@ -341,13 +340,6 @@ def _write_npz(tables: list[pa.Table], path: Path) -> None:
 def _touch(path: Path) -> None:
     with contextlib.suppress(OSError):  # a read-only cache still serves
         os.utime(path)
-
-
-def _age(path: Path, now: float) -> float:
-    try:
-        return now - path.stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def _unlink(path: Path) -> int:

@@ -15,6 +15,7 @@ from torch import Tensor
 from hierbench.errors import GeometryError
 
 TINY = 1e-30  # vectors and separations below this have no direction; 1 / TINY still fits float32 gradients
+ROUNDING = 2.0**-19  # 16 float32 roundings: points nearer than this part of their norm are one point
 BLOCK = 2**22  # numbers in a temporary array; bounds the memory of pairwise functions
 
 
@@ -122,12 +123,15 @@ def _crossed(x: Tensor, y: Tensor, b: Tensor, y_unit: Tensor) -> Polar:
     return Polar(a, b, gap, chord2)
 
 
-def direction(outward: Tensor, sideways: Tensor, known: Tensor) -> Tensor:
-    """Angle of the direction (outward, sideways ≥ 0), in [0, π].
+def direction(outward: Tensor, sideways: Tensor, pairs: Polar) -> Tensor:
+    """Angle of the direction (outward, sideways ≥ 0) from x to y, in [0, π].
 
-    π/2 with zero gradient where the direction is not `known` or has no length.
+    π/2 with zero gradient where x is 0 or the two are one point. Features come from float32 (or coarser) arithmetic
+    even where they are held in float64: one caption encoded at two places of a batch gives two vectors a few roundings
+    apart, and the direction from one to the other is noise with a gradient of its own inverse length.
     """
-    known = known & (outward.abs() + sideways > TINY)
+    apart = (pairs.gap.abs() > ROUNDING * pairs.a) | (pairs.chord2 > ROUNDING**2)
+    known = apart & (pairs.a > TINY) & (outward.abs() + sideways > TINY)
     return torch.atan2(torch.where(known, sideways, 1), torch.where(known, outward, 0))
 
 

@@ -38,6 +38,7 @@ class Lorentz:
     name: ClassVar[str] = "lorentz"
     has_origin: ClassVar[bool] = True
     has_cones: ClassVar[bool] = True
+    entailment_definition: ClassVar[str] = "cone-angle"
 
     def __post_init__(self):
         if isinstance(self.curvature, Tensor):
@@ -108,7 +109,7 @@ class Lorentz:
     ) -> Tensor:
         """Angle at `general` between the outward ray and the geodesic to `specific`, in [0, π].
 
-        π/2 with zero gradient where the two coincide or `general` is the origin.
+        π/2 with zero gradient where the two coincide up to rounding (2⁻¹⁹ of the norm) or `general` is the origin.
         """
         return self._of_pairs(general, specific, paired, lambda pairs, κ: _exterior_angle(pairs))
 
@@ -175,4 +176,4 @@ def _exterior_angle(pairs: Polar) -> Tensor:
     a, b, chord2 = pairs.a, pairs.b, pairs.chord2
     outward = _sinh_gap(pairs) - (1 + a.square()).sqrt() * b * chord2 / 2
     sideways = b * _pairs.sqrt(chord2 * (1 - chord2 / 4))
-    return _pairs.direction(outward, sideways, a > _pairs.TINY)
+    return _pairs.direction(outward, sideways, pairs)

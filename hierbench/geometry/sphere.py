@@ -26,6 +26,7 @@ class Sphere:
     name: ClassVar[str] = "sphere"
     has_origin: ClassVar[bool] = False
     has_cones: ClassVar[bool] = False
+    entailment_definition: ClassVar[str] = "radial"
 
     def describe(self) -> dict[str, Any]:
         """The name, for records."""
@@ -63,7 +64,7 @@ class Sphere:
     ) -> Tensor:
         """Angle between `general` − root and `specific` − `general`, in [0, π].
 
-        π/2 with zero gradient where the two coincide or `general` is the root.
+        π/2 with zero gradient where the two coincide up to rounding (2⁻¹⁹ of the norm) or `general` is the root.
         """
         dtype = _pairs.check_pair(general, specific, paired)
         return _pairs.evaluate(_exterior_angle, _from(root, general), _from(root, specific), paired, dtype)
@@ -113,4 +114,4 @@ def _exterior_angle(pairs: Polar) -> Tensor:
     chord2 = pairs.chord2
     outward = pairs.gap - pairs.b * chord2 / 2
     sideways = pairs.b * _pairs.sqrt(chord2 * (1 - chord2 / 4))
-    return _pairs.direction(outward, sideways, pairs.a > _pairs.TINY)
+    return _pairs.direction(outward, sideways, pairs)

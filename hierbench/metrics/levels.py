@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from hierbench.contracts import Geometry
 from hierbench.metrics import _checks, bootstrap
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CHUNK = 4096  # images at a time; the chunk of `classification.nearest`, whose leaf predictions these are bit by bit
 
@@ -29,6 +30,8 @@ def ask(
     class, from C on of an inner node. Options with the same point tie, and the first in the question wins, as in
     `classification.nearest`. Similarities are computed once for all questions, for 4,096 images at a time.
     """
+    import torch
+
     first, distinct = _first_equal(torch.cat([classes, inner]))
     own = distinct < len(classes)  # distinct points that a class has
     columns = [np.unique(first[question], return_index=True) for question in questions]
@@ -52,11 +55,15 @@ def ask(
 
 
 def _best(near: Tensor, rows: np.ndarray, among: np.ndarray) -> np.ndarray:
+    import torch
+
     return among[near[torch.from_numpy(rows)].argmax(0).numpy()]
 
 
 def _first_equal(points: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """(P,) the first position with the same point, and those firsts in order."""
+    import torch
+
     _, group = torch.unique(points, dim=0, return_inverse=True)
     firsts = torch.full((int(group.max()) + 1,), len(points)).scatter_reduce(
         0, group, torch.arange(len(points)), "amin"

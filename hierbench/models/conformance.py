@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from hierbench.contracts import Fit, Geometry, ModelAdapter, ModelCard, ProtocolAware
 from hierbench.data.manifests import PROTOCOLS
-from hierbench.errors import GeometryError
-from hierbench.plugins import reason
+from hierbench.errors import GeometryError, explained
 
 TEXTS = (
     "",
@@ -36,7 +35,7 @@ TOLERANCE = 1e-4
 PARTS = ("card", "geometry", "preprocess", "encode_images", "encode_texts")
 GEOMETRY_PARTS = (
     "name", "has_cones", "describe", "lift", "mean", "similarity", "distance", "radius", "exterior_angle",
-    "half_aperture", "entailment",
+    "half_aperture", "entailment", "entailment_definition",
 )  # fmt: skip
 MAY_REFUSE = ("radius", "exterior_angle", "half_aperture", "entailment")
 """Questions that a geometry may have no answer to: it raises GeometryError, and tasks that ask do not apply."""
@@ -85,7 +84,7 @@ def _probing(found: list[str], what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        found.append(f"{what} fails: {reason(error)}")
+        found.append(f"{what} fails: {explained(error)}")
 
 
 def drawn_images() -> list[Image.Image]:
@@ -129,7 +128,7 @@ def _check_recordable(what: str, value: Any, found: list[str]) -> None:
     try:
         json.dumps(dict(value) if isinstance(value, Mapping) else value, allow_nan=False)
     except (TypeError, ValueError) as error:
-        found.append(f"{what} cannot be recorded as JSON: {reason(error)}")
+        found.append(f"{what} cannot be recorded as JSON: {explained(error)}")
 
 
 def _check_preprocessing(adapter: ModelAdapter, found: list[str]) -> Tensor | None:
@@ -218,6 +217,8 @@ def _check_geometry_parts(geometry: Any, found: list[str]) -> bool:
             found.append("geometry.name is no text")
         if not isinstance(geometry.has_cones, bool):
             found.append("geometry.has_cones is neither True nor False")
+        if not isinstance(geometry.entailment_definition, str) or not geometry.entailment_definition:
+            found.append("geometry.entailment_definition is no text: name what `entailment` computes")
         with _probing(found, "geometry.describe"):
             told = geometry.describe()
             if not isinstance(told, Mapping) or told.get("name") != geometry.name:

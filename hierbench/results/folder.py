@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hierbench.errors import HierbenchError, OutputError, one_line
 from hierbench.files import locked, regular_file, replacing, safe_name
 from hierbench.results.record import Items, Record, Results, plain, strict_json
+from hierbench.retired import why_retired
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,11 +146,13 @@ def read_run(folder: str | Path) -> dict[str, Any]:
 
 def _read_record(path: Path) -> Record:
     try:
-        return Record.from_json(regular_file(path).read_text(encoding="utf-8"))
+        record = Record.from_json(regular_file(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, HierbenchError) as error:
         raise OutputError(
             f"result {path} cannot be used: {one_line(error)}; delete it and run again"
         ) from error
+    reason = why_retired(record.task)
+    return record if reason is None else record.refused(reason)
 
 
 def _write_items(folder: Path, items: Items) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from hierbench.contracts import Estimate, MetricSpec
@@ -13,7 +13,7 @@ from hierbench.contracts import Estimate, MetricSpec
 if TYPE_CHECKING:
     import pandas as pd
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of the record. When it rises, a function from the older record's fields goes into `MIGRATIONS`."""
 
 Items = Mapping[str, Mapping[str, Any]]  # table -> column -> one value an item
@@ -40,6 +40,7 @@ class Record:
     specs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # metric -> see `described`
     headline: str = ""  # the metric that stands for the task
     degenerate: Mapping[str, str] = field(default_factory=dict)  # metric -> why its figure says little
+    definition: str = ""  # of entailment, where the figures rest on it: cone-angle, radial, …
     n: int | None = None  # number of items scored
     items_sha256: str | None = None  # over the per-item tables as written; None = none were kept
     limit: int | None = None  # items asked for at most; None = the whole dataset
@@ -56,6 +57,20 @@ class Record:
     def status(self) -> str:
         """ "measured", "failed" or "skipped"."""
         return "measured" if self.metrics is not None else "failed" if self.error is not None else "skipped"
+
+    def refused(self, reason: str) -> Record:
+        """The record without its figures, as one that was skipped for this reason."""
+        nothing: dict[str, Any] = {
+            "metrics": None,
+            "error": None,
+            "specs": {},
+            "degenerate": {},
+            "headline": "",
+        }
+        told = {**self.provenance, "inapplicable": True}
+        return replace(
+            self, **nothing, skipped=f"refused: {reason}", items_sha256=None, notes=(), provenance=told
+        )
 
     @property
     def lacks_data(self) -> bool:
@@ -214,7 +229,11 @@ def _from_1(content: dict[str, Any]) -> dict[str, Any]:
     return {**added, **content, **way, "schema": 2}
 
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1}
+def _from_2(content: dict[str, Any]) -> dict[str, Any]:
+    return {**content, "schema": 3, "definition": ""}
+
+
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2}
 """Schema -> function from fields of that schema to fields of the next one."""
 
 
@@ -250,10 +269,10 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-_TEXTS = ("task", "dataset", "protocol", "variant", "prompts", "model", "family", "headline")
+_TEXTS = ("task", "dataset", "protocol", "variant", "prompts", "definition", "model", "family", "headline")
 _PERHAPS = {"n": int, "limit": int, "items_sha256": str, "error": str, "skipped": str, "metrics": dict}
 _KNOWN_FACTS = ("checkpoint_sha256", "dataset_fingerprint", "names_hash", "prompts_hash", "source", "device")
-_SPEC = {"title": (str,), "unit": (str,), "higher_is_better": (bool,)}
+_SPEC = {"title": (str,), "unit": (str,), "higher_is_better": (bool, type(None))}
 _LIMITS = (int, float, type(None))
 
 

@@ -12,12 +12,11 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-import yaml
-
 from hierbench.errors import DataError, UnknownNameError
 from hierbench.files import text_lines
 from hierbench.taxonomy.forms import SUFFIXES, nested, read_tree
 from hierbench.taxonomy.tree import Taxonomy, edge_hash
+from hierbench.yaml_files import read_yaml
 
 Tree = str | Mapping[str, Any]
 """How a manifest gives a tree: a stored one's name, a file's path, or the nested form written out."""
@@ -74,7 +73,7 @@ def wordnet_facts() -> dict[str, Any]:
 
 @cache
 def _yaml(name: str) -> dict[str, Any]:
-    return yaml.safe_load((_folder() / name).read_text(encoding="utf-8"))
+    return read_yaml(str(_folder() / name), "facts")
 
 
 def _folder():

@@ -152,7 +152,7 @@ def test_caption_chains_keep_their_order_and_their_pool(tmp_path, layouts, monke
         layouts.put(folder / "images" / f"{number}.jpg", layouts.jpeg(number))
     path = tmp_path / "chained.yaml"
     path.write_text(
-        "title: Chained\nreader: hierarcaps\ntasks: [pep-v1]\nfit: crop\n"
+        "title: Chained\nreader: hierarcaps\ntasks: [pep-v2]\nfit: crop\n"
         "layout: {table: [hierarcaps_test.csv], images: [images], pool: pool.csv}\n"
     )
     monkeypatch.setitem(manifests._registered, "chained", path)
@@ -639,7 +639,7 @@ def without_dog(folder):
             r"images-00001\.parquet is missing: prepare it again",
         ),
         (lambda f: os.truncate(f / "images-00001.parquet", 300), "has 300 bytes instead of"),
-        (lambda f: (f / "dataset.json").write_text("{"), r"dataset\.json is damaged \(not JSON\)"),
+        (lambda f: (f / "dataset.json").write_text("{"), r"dataset\.json, line 1: not JSON"),
         (
             lambda f: (f / "dataset.json").write_text("{}"),
             "has schema None, this version of hierbench reads 1",

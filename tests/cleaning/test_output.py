@@ -36,7 +36,7 @@ def test_pep_takes_the_folder_as_it_is(cleaned, source):
     assert dataset.pool == tuple(source.captions[n.caption] for n in outcome.pool)
     for image, row in zip(dataset.images.ids, kept, strict=True):
         assert dataset.images.read(image) == source.dataset.images.read(source.dataset.images.ids[row])
-    task = registry.task("pep-v1")
+    task = registry.task("pep-v2")
     pool, counted = task.pairs.negatives(dataset)
     assert len(pool) == 20
     assert counted.sum() > 0.9 * counted.size

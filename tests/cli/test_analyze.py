@@ -23,6 +23,7 @@ class Flat:
     name: ClassVar[str] = "flat"
     has_origin: ClassVar[bool] = True
     has_cones: ClassVar[bool] = CONES
+    entailment_definition: ClassVar[str] = "none"
 
     def describe(self):
         return {"name": "flat"}

@@ -21,7 +21,7 @@ def record(model, task, **fields):
 
 
 MEASURED = record("tiny", "zero-shot/imagenet")
-SKIPPED = record("tiny", "pep-v1", skipped="no data: give --data hierarcaps-clean=PATH")
+SKIPPED = record("tiny", "pep-v2", skipped="no data: give --data hierarcaps-clean=PATH")
 FAILED = record("tiny", "retrieval/coco", error="image x.jpg is empty")
 
 
@@ -52,7 +52,7 @@ def test_a_run_prints_the_table_and_leaves_files(hierbench, engine, tmp_path):
     assert "ARGENT, Table 2" in done.out
     assert "41.2" in done.out
     assert "±1.2" in done.out
-    assert "Skipped, as their data was not there: pep-v1" in done.out
+    assert "Skipped, as their data was not there: pep-v2" in done.out
     assert "here/table.md" in done.err
     assert "here/results" in done.err
     assert "| tiny | 41.2 ±1.2 |" in (tmp_path / "here/table.md").read_text()
@@ -94,7 +94,7 @@ def test_what_adapters_print_does_not_mix_with_results(hierbench, monkeypatch):
     done = hierbench("run", "random", "--json")
     assert json.loads(done.out)["status"] == 0
     assert "loading weights …" in done.err
-    monkeypatch.setattr("hierbench.engine.runner.plan", lambda **asked: print("loading weights …") or [])
+    monkeypatch.setattr("hierbench.engine.planning.plan", lambda **asked: print("loading weights …") or [])
     done = hierbench("run", "random", "--json", "--dry-run")
     assert json.loads(done.out)["plan"] == []
     assert "loading weights …" in done.err
@@ -152,7 +152,7 @@ def test_retraining_goes_on_where_it_was_stopped(hierbench, engine, monkeypatch,
 def test_options_reach_the_engine(hierbench, engine, tmp_path):
     engine(MEASURED)
     (tmp_path / "d").mkdir()
-    words = "a b --family meru --checkpoint c.pth --name n --task pep-v1 --task hierarcaps --data coco=d --data-dir d "
+    words = "a b --family meru --checkpoint c.pth --name n --task pep-v2 --task hierarcaps --data coco=d --data-dir d "
     words += "--out o --device cpu --batch-size 3 --dtype bfloat16 --limit 7 --workers 0 --no-cache --offline --force "
     words += "--protocol corrected --prompts photo --compile"
     done = hierbench("run", *words.split())
@@ -160,7 +160,7 @@ def test_options_reach_the_engine(hierbench, engine, tmp_path):
     from pathlib import Path
 
     assert engine.asked == {
-        "models": ["a", "b", ("meru", "c.pth", "n")], "tasks": ["pep-v1", "hierarcaps"], "suite": None,
+        "models": ["a", "b", ("meru", "c.pth", "n")], "tasks": ["pep-v2", "hierarcaps"], "suite": None,
         "data": {"coco": Path("d")}, "data_dir": Path("d"), "out": Path("o"), "device": "cpu", "batch_size": 3,
         "dtype": "bfloat16", "limit": 7, "workers": 0, "cache": False, "offline": True, "force": True,
         "protocol": "corrected", "prompts": "photo", "compile": True,
@@ -233,7 +233,7 @@ def test_other_ranks_print_nothing(hierbench, engine, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ("--suite argent --task pep-v1", "--suite and --task are both given"),
+        ("--suite argent --task pep-v2", "--suite and --task are both given"),
         ("random --data coco", "--data coco: write NAME=PATH"),
         ("random --data =x", "--data =x: write NAME=PATH"),
         ("random --data coco=", "--data coco=: write NAME=PATH"),
@@ -252,7 +252,8 @@ def test_other_ranks_print_nothing(hierbench, engine, monkeypatch):
         ("--checkpoint gone.pth --name x", "gone.pth"),
         ("--family meru --checkpoint text.pth", "text.pth"),
         ("text.pth", "text.pth"),
-        ("random --task pep-v2", "no task 'pep-v2': did you mean pep-v1"),
+        ("random --task pep-v3", "no task 'pep-v3': did you mean pep-v2"),
+        ("random --task pep-v1", "no task 'pep-v1': pep-v1 was another reading of PEP's pairs"),
         ("random --suite argnt", "no suite 'argnt': did you mean argent"),
         ("random --adapter gone.py", "gone.py: give the path of a Python file"),
         ("random --adapter text.pth", "text"),
@@ -355,7 +356,7 @@ def test_a_suite_runs_what_is_there_and_lists_the_rest(hierbench, tmp_path):
     for name in ("food101", "flickr30k", "voc2007", "hierarcaps-clean"):
         assert f"  hierbench data prepare {name}" in done.err
     assert "hierbench data prepare imagenet" not in done.err
-    assert "for pep-v1-radial" not in done.err  # not for want of data: the model has cones
+    assert "for pep-v2-radial" not in done.err  # not for want of data: the model has cones
     assert "--data NAME=PATH" in done.err
     document = json.loads(hierbench(*words, "--json").out)
     missing = {entry["dataset"]: entry for entry in document["missing"]}

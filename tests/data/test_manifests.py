@@ -441,9 +441,14 @@ def bad_file(**changes):
         (GOOD | LEVELLED | {"node_names": {"c1": "x"}}, "node_names: c1 is no inner node"),
         (GOOD | LEVELLED | {"node_names": {"top": "x"}}, "node_names: top is no inner node"),
         (GOOD | LEVELLED | {"taxonomy": {"top": ["c1", "c2"]}}, "levels needs a tree with inner nodes"),
-        (GOOD | LEVELLED | {"taxonomy": {"a": ["c1"], "b": ["c2"]}}, "taxonomy: .*2 roots .a, b. make no tree"),
-        (GOOD | LEVELLED | {"taxonomy": {"top": {"n00000001": ["c1"], "b": ["c2"]}}},
-         "taxonomy: 1 inner nodes have no name that a prompt could say .n00000001."),
+        (
+            GOOD | LEVELLED | {"taxonomy": {"a": ["c1"], "b": ["c2"]}},
+            "taxonomy: .*2 roots .a, b. make no tree",
+        ),
+        (
+            GOOD | LEVELLED | {"taxonomy": {"top": {"n00000001": ["c1"], "b": ["c2"]}}},
+            "taxonomy: 1 inner nodes have no name that a prompt could say .n00000001.",
+        ),
         (GOOD | {"counts": {"images": "many"}}, r"counts\.images: "),
         (without("classes") | {"reader": "coco-captions"}, r"layout\.table: the reader coco-captions needs"),
         (without("classes") | {"reader": "karpathy"}, r"layout\.table: the reader karpathy needs"),

@@ -48,7 +48,8 @@ def test_a_record_survives_the_way_through_a_file(tmp_path):
     assert list(read_results(tmp_path)) == [written]
     assert list(json.loads(path.read_text())) == [
         "schema", "task", "task_version", "dataset", "protocol", "variant", "prompts", "model", "family", "metrics",
-        "specs", "headline", "degenerate", "n", "items_sha256", "limit", "notes", "error", "skipped", "provenance",
+        "specs", "headline", "degenerate", "definition", "n", "items_sha256", "limit", "notes", "error", "skipped",
+        "provenance",
     ]  # fmt: skip
 
 
@@ -124,8 +125,8 @@ def test_items_go_to_parquet_and_old_tables_go_away(tmp_path):
         ('{"schema": 1', "Expecting"),
         ("[1]", "not a result record"),
         ('{"task": "x"}', "not a result record"),
-        ('{"schema": 99}', "schema 99, this hierbench reads 2: upgrade hierbench"),
-        ('{"schema": 0}', "schema 0, this hierbench reads 2: run the task again"),
+        ('{"schema": 99}', "schema 99, this hierbench reads 3: upgrade hierbench"),
+        ('{"schema": 0}', "schema 0, this hierbench reads 3: run the task again"),
         ('{"schema": 2, "task": "x", "extra": 1}', "missing or unknown entries"),
         ('{"schema": true}', "not a result record"),
         ('{"schema": 2, "n": NaN}', "NaN is not a number of JSON"),
@@ -255,7 +256,7 @@ def test_records_of_schema_1_are_taken_apart(name, parts):
     new = Record.from_json(json.dumps(old))
     assert (new.protocol, new.variant, new.prompts) == parts
     assert new.way == name
-    assert (new.schema, new.specs, new.items_sha256, new.notes) == (2, {}, None, ("x",))
+    assert (new.schema, new.definition, new.specs, new.items_sha256, new.notes) == (3, "", {}, None, ("x",))
     assert new.metrics == {"r1": Estimate(12.5, 10.0, 15.0)}
 
 

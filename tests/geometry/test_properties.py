@@ -177,22 +177,43 @@ def test_values_and_gradients_are_finite_everywhere(seed, κ, first, second, rel
 
 
 @quick
-@given(seeds, curvatures, st.floats(-3, 4), st.booleans())
-def test_coincident_points_have_a_right_angle_without_gradient(seed, κ, exponent, paired):
-    x = (torch.nn.functional.normalize(tangents(seed, 3, 4)) * 10**exponent).float().requires_grad_()
-    y = x.detach().clone().requires_grad_()
-    root = torch.full((4,), 0.1)
+@given(
+    seeds,
+    curvatures,
+    st.floats(-3, 4),
+    st.booleans(),
+    st.sampled_from([0.0, 1e-16, 1e-7, 1e-6]),
+    st.booleans(),
+)
+def test_coincident_points_have_a_right_angle_without_gradient(seed, κ, exponent, paired, noise, wide):
+    """Points that differ by the rounding of float32 alone are one point, in whatever type they come."""
+    dtype = torch.float64 if wide else torch.float32
+    x = torch.nn.functional.normalize(tangents(seed, 3, 4)) * 10**exponent
+    y = x + noise * x.norm(dim=1, keepdim=True) * torch.nn.functional.normalize(tangents(seed + 1, 3, 4))
+    x, y = (points.to(dtype).requires_grad_() for points in (x, y))
+    root = torch.full((4,), 1e-4, dtype=dtype)
     for function, options in (
         (Lorentz(κ).exterior_angle, {}),
         (Sphere().exterior_angle, {"root": root}),
     ):
         angle = function(x, y, paired=paired, **options)
         same = angle if paired else angle.diagonal()
-        assert torch.equal(same, torch.full((3,), math.pi / 2))
+        assert torch.equal(same, torch.full((3,), math.pi / 2, dtype=dtype))
         gradients = torch.autograd.grad(same.sum(), [x, y])
         assert all((gradient == 0).all() for gradient in gradients)
-    assert (Lorentz(κ).distance(x, y, paired=True) == 0).all()
     assert (Lorentz(κ).entailment(x, y, paired=True) == 0).all()
+    assert (Lorentz(κ).distance(x, x, paired=True) == 0).all()
+
+
+@quick
+@given(seeds, curvatures, st.floats(-3, 4), st.booleans())
+def test_points_apart_by_more_than_rounding_keep_their_angle(seed, κ, exponent, paired):
+    """Straight outward and straight inward by 4e-6 of the norm: 0 and π."""
+    x = torch.nn.functional.normalize(tangents(seed, 3, 4)) * 10**exponent
+    for step, expected in ((4e-6, 0.0), (-4e-6, math.pi)):
+        angle = Lorentz(κ).exterior_angle(x, x * (1 + step), paired=paired)
+        same = angle if paired else angle.diagonal()
+        torch.testing.assert_close(same, torch.full_like(same, expected), rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize("paired", [True, False])

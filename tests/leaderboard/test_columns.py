@@ -64,21 +64,31 @@ def test_a_task_of_ones_own_shows_all_its_metrics_under_no_papers_title():
 
 
 def test_a_dataset_of_ones_own_shows_what_tables_show_of_its_kind():
-    specs = registry.task("pep-v1").spec.metrics
+    specs = registry.task("pep-v2").spec.metrics
     metrics = {metric.name: 0.5 for metric in specs}
-    assert [c.metric for c in tables.build([record("pep-v1/mine", metrics, specs=specs)]).columns] == [
-        "auc",
-        "ap",
+    assert [c.metric for c in tables.build([record("pep-v2/mine", metrics, specs=specs)]).columns] == [
+        *("auc", "ap", "auc_signed", "direction_auc", "zero_fraction", "auc_similarity", "auc_gain"),
     ]
 
 
+def test_a_diagnosis_has_no_best():
+    specs = registry.task("pep-v2").spec.metrics
+    models = [
+        record("pep-v2", {"zero_fraction": value}, name, specs=specs)
+        for name, value in (("a", 0.1), ("b", 0.9))
+    ]
+    table = tables.build(models)
+    assert [column.better for column in table.columns] == [""]
+    assert not any(cell.best for row in table.rows for cell in row.cells)
+
+
 def test_a_degenerate_figure_is_explained_and_never_the_best():
-    sound = [record("pep-v1", {"auc": value}, model) for model, value in (("a", 0.7), ("b", 0.8))]
-    odd = record("pep-v1", {"auc": 1.0}, "c", degenerate={"auc": "all captions lie at one point"})
+    sound = [record("pep-v2", {"auc": value}, model) for model, value in (("a", 0.7), ("b", 0.8))]
+    odd = record("pep-v2", {"auc": 1.0}, "c", degenerate={"auc": "all captions lie at one point"})
     table = tables.build([*sound, odd])
     assert {row.model: row.cells[0].best for row in table.rows} == {"a": False, "b": True, "c": False}
     (note,) = table.rows[2].cells[0].notes
-    assert table.footnotes[note] == "pep-v1: all captions lie at one point"
+    assert table.footnotes[note] == "pep-v2: all captions lie at one point"
 
 
 EVERY_TASK = [task.spec for task in registry.list_tasks()]
@@ -101,8 +111,8 @@ def test_no_layout_doubles_a_heading_whatever_was_measured(name):
 
 
 def test_every_metric_is_a_column_once():
-    spec = registry.task("pep-v1").spec
-    found = record("pep-v1", {metric.name: 0.5 for metric in spec.metrics}, specs=spec.metrics)
+    spec = registry.task("pep-v2").spec
+    found = record("pep-v2", {metric.name: 0.5 for metric in spec.metrics}, specs=spec.metrics)
     names = [
         c.metric
         for c in tables.build([found], columns.every_metric(columns.layout("argent"), [found])).columns
@@ -119,10 +129,10 @@ def test_a_record_without_specs_falls_back_on_the_registered_task():
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("{task: pep-v1, metric: auc, unit: raw}", "a column has no unit"),
-        ("{task: pep-v1}", "needs a metric and either"),
+        ("{task: pep-v2, metric: auc, unit: raw}", "a column has no unit"),
+        ("{task: pep-v2}", "needs a metric and either"),
         ("{metric: auc}", "needs a metric and either"),
-        ("{task: pep-v1, metric: auc, average_over: [pep-v1]}", "needs a metric and either"),
+        ("{task: pep-v2, metric: auc, average_over: [pep-v2]}", "needs a metric and either"),
         ("{task: hierarcaps, metric: recall}", "hierarcaps:recall stands there twice"),
     ],
 )

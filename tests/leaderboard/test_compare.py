@@ -87,7 +87,7 @@ def test_retrieval_resamples_images_with_their_captions(tmp_path, draws):
 
 def test_pep(tmp_path, draws):
     rng = np.random.default_rng(2)
-    samples, relation = [f"s{k}" for k in range(40)], ["l1_l2", "l4_image"]
+    samples, relation = [f"s{k}" for k in range(40)], ["l1_image", "l4_image"]
     label = np.repeat([1, 0], [80, 200])
     image_of_negative = rng.integers(0, 40, 200)
     score = {}
@@ -96,18 +96,23 @@ def test_pep(tmp_path, draws):
         pairs = {
             "sample_id": [*samples * 2, *[""] * 200],
             "general": ["g"] * 280,
-            "specific": [*["t"] * 40, *[f"i{k}" for k in range(40)], *[f"i{k}" for k in image_of_negative]],
+            "specific": [*[f"i{k}" for k in range(40)] * 2, *[f"i{k}" for k in image_of_negative]],
             "relation": [*np.repeat(relation, 40), *["negative"] * 200],
             "label": label,
             "score": score[m],
+            "similarity": rng.normal(size=280),
         }
+        between = {
+            "sample_id": samples * 2, "relation": np.repeat(["l1_l2", "negative_l2"], 40), "score": rng.normal(size=80)
+        }  # fmt: skip
         backwards = {"sample_id": samples * 2, "score": rng.normal(size=80)}
         owners = {"sample_id": samples, "image_id": [f"i{k}" for k in range(40)]}
         tables = {
-            "pairs": pairs, "reversed": backwards, "samples": owners, "images": {"image_id": owners["image_id"]}
+            "pairs": pairs, "reversed": backwards, "samples": owners, "images": {"image_id": owners["image_id"]},
+            "captions": between,
         }  # fmt: skip
         figures = {"auc": roc_auc_score(label, score[m]), "ap": average_precision_score(label, score[m])}
-        save(tmp_path, m, "pep-v1", figures, tables)
+        save(tmp_path, m, "pep-v2", figures, tables)
     auc, ap = compare("a", "b", [tmp_path])
     assert auc.difference == pytest.approx(
         roc_auc_score(label, score["a"]) - roc_auc_score(label, score["b"])
@@ -183,7 +188,7 @@ def test_other_data_or_another_protocol(tmp_path):
 
 def test_names(tmp_path):
     save(tmp_path / "1", "model", "zero-shot/imagenet", {"top1": 40.0}, {})
-    save(tmp_path / "2", "model", "pep-v1", {"auc": 0.5}, {}, provenance={"checkpoint_sha256": "other"})
+    save(tmp_path / "2", "model", "pep-v2", {"auc": 0.5}, {}, provenance={"checkpoint_sha256": "other"})
     with pytest.raises(UnknownNameError, match="no model in these results 'modle': did you mean model"):
         compare("model", "modle", [tmp_path / "1"])
     with pytest.raises(OutputError, match="model means two different checkpoints here"):
@@ -192,7 +197,7 @@ def test_names(tmp_path):
 
 def test_against_published(tmp_path):
     save(tmp_path, "a", "zero-shot/imagenet", {"top1": 40.0}, {})
-    save(tmp_path, "a", "pep-v1", {"auc": 0.5, "ap": 0.4}, {}, protocol="corrected", limit=7)
+    save(tmp_path, "a", "pep-v2", {"auc": 0.5, "ap": 0.4}, {}, protocol="corrected", limit=7)
     top1, auc, _ = against_published("a", "ARGENT-S", [tmp_path])
     assert top1.difference == pytest.approx(40.0 - 38.8)
     assert (top1.low, top1.note) == (None, "")

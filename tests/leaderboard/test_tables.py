@@ -35,7 +35,7 @@ def keys(table):
 def test_columns_come_in_the_layouts_order_and_only_where_there_are_figures():
     table = tables.build(
         [
-            record(task="pep-v1", metrics={"ap": Estimate(0.4), "auc": Estimate(0.9)}),
+            record(task="pep-v2", metrics={"ap": Estimate(0.4), "auc": Estimate(0.9)}),
             record(task="hierarchy/imagenet", metrics={"lca": Estimate(2.1), "tie": Estimate(3.4)}),
             record(),
         ]
@@ -44,8 +44,8 @@ def test_columns_come_in_the_layouts_order_and_only_where_there_are_figures():
         "zero-shot/imagenet:top1",
         "hierarchy/imagenet:tie",
         "hierarchy/imagenet:lca",
-        "pep-v1:auc",
-        "pep-v1:ap",
+        "pep-v2:auc",
+        "pep-v2:ap",
     ]
 
 
@@ -75,37 +75,38 @@ def test_best_of_a_column(metric, task, values, best):
 def test_gaps_are_explained():
     table = tables.build(
         [
-            record("a", "pep-v1", 0.9, "auc"),
-            record("b", "pep-v1", skipped="the sphere has no cones"),
-            record("c", "pep-v1", error="DataError: image x.jpg\nis empty"),
+            record("a", "pep-v2", 0.9, "auc"),
+            record("b", "pep-v2", skipped="the sphere has no cones"),
+            record("c", "pep-v2", error="DataError: image x.jpg\nis empty"),
             record("d"),
         ]
     )
-    cells = column(table, "pep-v1:auc")
+    cells = column(table, "pep-v2:auc")
     assert cells["a"].notes == ()
     assert [table.footnotes[note] for m in "bcd" for note in cells[m].notes] == [
-        "pep-v1: skipped: the sphere has no cones",
-        "pep-v1: failed: DataError: image x.jpg is empty",
-        "pep-v1: not run for this model",
+        "pep-v2: skipped: the sphere has no cones",
+        "pep-v2: failed: DataError: image x.jpg is empty",
+        "pep-v2: not run for this model",
     ]
 
 
 def test_a_task_that_failed_for_every_model_keeps_its_columns():
-    table = tables.build([record(), record(task="pep-v1", error="boom")])
-    assert keys(table) == ["zero-shot/imagenet:top1", "pep-v1:auc", "pep-v1:ap"]
-    assert table.footnotes == ("pep-v1: failed: boom",)
+    table = tables.build([record(), record(task="pep-v2", error="boom")])
+    assert keys(table)[:3] == ["zero-shot/imagenet:top1", "pep-v2:auc", "pep-v2:ap"]
+    assert {key.partition(":")[0] for key in keys(table)[1:]} == {"pep-v2"}
+    assert table.footnotes == ("pep-v2: failed: boom",)
 
 
 def test_a_task_that_was_skipped_for_every_model_is_named_below():
     unfit = {"skipped": "no cones", "provenance": {"inapplicable": True}}
     table = tables.build([
-        record(), record(task="pep-v1", skipped="get a"), record(task="hierarcaps", skipped="get b"),
+        record(), record(task="pep-v2", skipped="get a"), record(task="hierarcaps", skipped="get b"),
         record(task="pep-uncleaned", **unfit), record(task="pep-v2", **unfit),
     ])  # fmt: skip
     assert keys(table) == ["zero-shot/imagenet:top1"]
     assert table.remarks[-2:] == (
         "Skipped: pep-uncleaned, pep-v2: no cones",
-        "Skipped, as their data was not there: pep-v1, hierarcaps",
+        "Skipped, as their data was not there: pep-v2, hierarcaps",
     )
 
 
@@ -156,8 +157,8 @@ def test_different_data_in_one_column_is_marked_and_has_no_best():
 
 
 def test_number_of_items_is_stated():
-    table = tables.build([record("a"), record("b", n=900), record("a", "pep-v1", 0.9, "auc", n=104000)])
-    assert "n = 900–1,000: zero-shot/imagenet; n = 104,000: pep-v1." in table.remarks
+    table = tables.build([record("a"), record("b", n=900), record("a", "pep-v2", 0.9, "auc", n=104000)])
+    assert "n = 900–1,000: zero-shot/imagenet; n = 104,000: pep-v2." in table.remarks
 
 
 SIXTEEN = next(c.average_over for c in layouts.layout("argent").columns if c.average_over)
@@ -268,9 +269,9 @@ def test_a_task_that_is_no_longer_registered_shows_its_first_metric_without_a_di
 def test_notes_of_the_figures_stand_below_once():
     note = ("images of 5 of 9 classes",)
     table = tables.build(
-        [record("a", notes=note), record("b", notes=note), record("a", "pep-v1", 0.5, "auc", notes=note)]
+        [record("a", notes=note), record("b", notes=note), record("a", "pep-v2", 0.5, "auc", notes=note)]
     )
-    assert table.remarks.count("zero-shot/imagenet, pep-v1: images of 5 of 9 classes.") == 1
+    assert table.remarks.count("zero-shot/imagenet, pep-v2: images of 5 of 9 classes.") == 1
     table = tables.build([record("a", notes=note), record("b")])
     assert "zero-shot/imagenet (a): images of 5 of 9 classes." in table.remarks
 
@@ -287,8 +288,6 @@ def test_layouts_agree_with_the_tasks():
     for suite in registry.suites().values():
         columns = layouts.layout(suite["layout"]).columns
         assert {c.task for c in columns} >= set(suite["tasks"])
-        if published := layouts.layout(suite["layout"]).published:
-            assert {c.key for c in tables.published(published).columns} <= {c.key for c in columns}
 
 
 def test_unknown_layout():
@@ -324,28 +323,35 @@ def test_a_gap_never_replaces_a_figure(tmp_path):
 
 def test_a_model_that_did_not_load_keeps_its_row():
     table = tables.build(
-        [record("a"), record("a", "pep-v1", error="no such file", family="unknown", provenance={})]
+        [record("a"), record("a", "pep-v2", error="no such file", family="unknown", provenance={})]
     )
     assert [row.model for row in table.rows] == ["a"]
-    assert table.footnotes == ("pep-v1: failed: no such file",)
+    assert table.footnotes == ("pep-v2: failed: no such file",)
 
 
-def test_published_figures_are_the_papers():
-    table = tables.published("argent")
-    assert not table.measured
-    assert table.title.startswith("PUBLISHED")
-    assert len(table.rows) == 12
-    assert len(table.columns) == 15
-    by_model = {row.model: dict(zip(keys(table), row.cells, strict=True)) for row in table.rows}
+# -------------------------------------------------------------------------- definitions of entailment, retired tasks
 
-    def figure(model, key):
-        position = keys(table).index(key)
-        return tables.printed(table.columns[position], by_model[model][key].estimate.value)
 
-    assert figure("HyCoCLIP-S", "zero-shot/imagenet:top1") == "37.3"
-    assert figure("ARGENT-B", "average") == "42.8"
-    assert figure("CLIP-L", "retrieval/flickr30k:i2t_r10") == "96.1"
-    assert figure("MERU-S", "hierarchy/imagenet:tie") == "4.35"
-    assert figure("ARGENT-S", "pep-v1:auc") == "99.3"
-    assert figure("ARGENT-L", "pep-v1:ap") == "90.3"
-    assert by_model["CLIP-B"]["pep-v1:auc"].estimate is None
+def test_definitions_of_entailment_have_columns_of_their_own():
+    """A product that clamps each factor breaks the ties of one cone: its AUC is of another score."""
+    table = tables.build(
+        [
+            record("cone", "pep-v2", 0.77, "auc", definition="cone-angle"),
+            record("eight", "pep-v2", 0.97, "auc", definition="product-mean-of-clamped"),
+        ],
+        "argent",
+    )
+    assert keys(table) == ["pep-v2:auc (cone-angle)", "pep-v2:auc (product-mean-of-clamped)"]
+    assert [cell.estimate is None for cell in table.rows[0].cells] == [False, True]
+    assert [cell.estimate is None for cell in table.rows[1].cells] == [True, False]
+    assert not any(cell.best for row in table.rows for cell in row.cells)
+
+
+def test_records_of_pep_v1_are_refused_by_name(tmp_path):
+    write_record(tmp_path, record("a"), {})
+    write_record(tmp_path, record("a", "pep-v1/mine", 0.9, "auc"), {})
+    table = tables.read([tmp_path])
+    assert keys(table) == ["zero-shot/imagenet:top1"]
+    (said,) = [remark for remark in table.remarks if "pep-v1/mine" in remark]
+    assert said.startswith("Skipped: pep-v1/mine: refused: pep-v1 was another reading of PEP's pairs")
+    assert "pep-v2 replaced it: run that" in said

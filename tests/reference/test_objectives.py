@@ -8,11 +8,13 @@ import torch
 
 from hierbench.errors import UsageError
 from hierbench.geometry import Lorentz, Sphere
+from hierbench.reference.dual_encoder import DualEncoder
 from hierbench.reference.objectives import Embedded, build_terms, total_loss
 from hierbench.reference.objectives.contrastive import Contrastive, UncertaintyContrastive
 from hierbench.reference.objectives.entailment import AdaptiveEntailment, ConeEntailment, PiecewiseEntailment
 from hierbench.reference.objectives.norm import NormRegulariser
 from hierbench.reference.objectives.uncertainty import calibration, uncertainty
+from hierbench.reference.tokenizer import tokenize
 
 ITEMS = ("image", "text", "part_image", "part_text")
 SCALES = ("logit_scale", "global_logit_scale", "local_logit_scale", "global_local_logit_scale")
@@ -328,6 +330,31 @@ def test_loss_and_gradients_are_finite_at_the_edges(family, case):
     assert all(value.isfinite() for value in logged.values())
     for gradient in torch.autograd.grad(total, list(points.values()), allow_unused=True):
         assert gradient is None or gradient.isfinite().all()
+
+
+def test_a_caption_that_equals_its_parts_phrase_trains_nothing():
+    """Encoded in batches of different sizes, equal captions differ by rounding: no direction, hence no gradient."""
+    torch.manual_seed(0)
+    encoder = DualEncoder.create(
+        "hyperbolic", vision="vit_tiny_patch16_224", text="L2_W64", embed_dim=32, vision_sizes={"depth": 1}
+    )
+    captions = ["a red rabbit", "a large green bus at night", "a dog", "two orange fish above a house"]
+    phrases = ["a red rabbit", "a bus", "a dog", "a fish"]
+    with torch.no_grad():
+        whole = encoder.text_tangents(tokenize(captions))
+        parts = torch.cat([encoder.text_tangents(tokenize([phrase])) for phrase in phrases])
+    assert not torch.equal(whole[0], parts[0])  # the rounding that this test is about
+    whole, parts = (features.double().requires_grad_() for features in (whole, parts))
+    geometry = Lorentz(1.0)
+    lifted = {"text": geometry.lift(whole), "part_text": geometry.lift(parts)}
+    unused = dict.fromkeys(("image", "part_image"), lifted["text"].detach())
+    batch = Embedded(
+        geometry, scales={}, valid=torch.ones(4, dtype=torch.bool), owner=torch.arange(4), **lifted, **unused
+    )
+    term = AdaptiveEntailment(relations=("cross_text",), weighting="none")
+    for gradient in torch.autograd.grad(term(batch)[0], [whole, parts]):
+        assert (gradient[[0, 2]] == 0).all()
+        assert (gradient[[1, 3]] != 0).any(1).all()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import torch
 from hierbench import metrics, registry
 from hierbench.contracts import Embeddings, Fit
 from hierbench.data.datasets import MultiLabel, subset
-from hierbench.errors import EncodingError, MetricError
+from hierbench.errors import MetricError
 from hierbench.geometry import Lorentz, Sphere
 from hierbench.miniature.vocabulary import KINDS
 
@@ -106,11 +106,16 @@ def test_bad_input(scenes, embed):
     empty = scenes([[0, 0], [0, 0]], ["cat", "dog"])
     with pytest.raises(MetricError, match="no class has a positive"):
         task.score(Sphere(), embed(task.requests(empty)), empty)
+
+
+def test_images_at_one_point_are_degenerate(scenes, embed):
     dataset = scenes([[1, 0], [0, 1]], ["cat", "dog"])
+    task = registry.task("multilabel/simco")
     embeddings = embed(task.requests(dataset))
-    embeddings.image_features[1, 0] = float("nan")
-    with pytest.raises(EncodingError, match=r"image '001.jpg' is not finite"):
-        task.score(Sphere(), embeddings, dataset)
+    assert task.score(Sphere(), embeddings, dataset).degenerate == {}
+    embeddings.image_features[:] = embeddings.image_features[0]
+    found = task.score(Sphere(), embeddings, dataset).degenerate
+    assert found == {"map": "every image has the same embedding: the order of ties decides"}
 
 
 def test_the_miniatures_two_thing_scenes():

@@ -167,7 +167,7 @@ def test_what_a_manifest_cannot_ask_for(mine, change, reason):
 
 
 def test_caption_chains_under_a_name_of_ones_own(tmp_path):
-    """They run as `pep-v1/mine` and `hierarcaps/mine`, and nobody misses images of another split."""
+    """They run as `pep-v2/mine` and `hierarcaps/mine`, and nobody misses images of another split."""
     (tmp_path / "images").mkdir()
     with (tmp_path / "split.csv").open("w", newline="") as file:
         table = csv.writer(file)
@@ -178,16 +178,16 @@ def test_caption_chains_under_a_name_of_ones_own(tmp_path):
             table.writerow([str(number), chain, f"http://x.org/{number}.jpg"])
     (tmp_path / "pool.csv").write_text("caption\na spoon\na tram\n")
     (tmp_path / "mine.yaml").write_text(
-        "title: My chains\nreader: hierarcaps\ntasks: [pep-v1, hierarcaps]\nfit: squeeze\n"
+        "title: My chains\nreader: hierarcaps\ntasks: [pep-v2, hierarcaps]\nfit: squeeze\n"
         "layout: {images: [images], table: [split.csv], pool: pool.csv}\n"
     )
     register_manifest(tmp_path / "mine.yaml")
     found = hierbench.run(
-        "random", ["pep-v1/mine", "hierarcaps/mine"], data={"mine": tmp_path}, workers=0, progress=False
+        "random", ["pep-v2/mine", "hierarcaps/mine"], data={"mine": tmp_path}, workers=0, progress=False
     )
-    assert [record.task for record in found if record.metrics] == ["pep-v1/mine", "hierarcaps/mine"]
+    assert [record.task for record in found if record.metrics] == ["pep-v2/mine", "hierarcaps/mine"]
     assert not any("of the split's" in note for record in found for note in record.notes)
-    assert registry.task("pep-v1/mine").spec.title == "My chains PEP"
+    assert registry.task("pep-v2/mine").spec.title == "My chains PEP"
 
 
 # --------------------------------------------------------------------------------------------------- task files
@@ -254,10 +254,10 @@ def test_bad_task_files_give_one_line(tmp_path, text, reason):
     ("text", "reason"),
     [
         ("title: T\nlayout: all\n", "needs title, layout"),
-        ("title: T\nlayout: all\ntasks: pep-v1\n", "needs title, layout"),
-        ("title: T\nlayout: all\ntasks: [pep-v1]\ntagged: real\n", "needs title, layout"),
-        ("title: T\nlayout: all\ntasks: [pep-v1, pep-v9]\n", "no task 'pep-v9'"),
-        ("title: T\nlayout: all\ntasks: [pep-v1, pep-v1]\n", "one twice"),
+        ("title: T\nlayout: all\ntasks: pep-v2\n", "needs title, layout"),
+        ("title: T\nlayout: all\ntasks: [pep-v2]\ntagged: real\n", "needs title, layout"),
+        ("title: T\nlayout: all\ntasks: [pep-v2, pep-v9]\n", "no task 'pep-v9'"),
+        ("title: T\nlayout: all\ntasks: [pep-v2, pep-v2]\n", "one twice"),
         ("title: T\nlayout: all\ntagged: nothing\n", "it has no task"),
         ("title: [", "line 2"),
     ],

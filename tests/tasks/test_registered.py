@@ -19,9 +19,9 @@ NAMES = {f"zero-shot/{name}" for name in SIXTEEN} | {
     "zero-shot/sun397-tfds", "hierarchy/imagenet", "hierarcaps",
     "retrieval/coco", "retrieval/coco-karpathy", "retrieval/flickr30k",
     "multilabel/voc2007", "multilabel/coco", "multilabel/comco", "multilabel/simco", "multilabel/miniature",
-    "pep-v1", "pep-v1-radial", "pep-uncleaned", "pep-uncleaned-radial",
+    "pep-v2", "pep-v2-radial", "pep-uncleaned", "pep-uncleaned-radial",
     "zero-shot/miniature-things", "zero-shot/miniature-colours", "zero-shot/miniature-backgrounds",
-    "hierarchy/miniature-things", "retrieval/miniature", "pep-v1/miniature", "pep-v1-radial/miniature",
+    "hierarchy/miniature-things", "retrieval/miniature", "pep-v2/miniature", "pep-v2-radial/miniature",
     "hierarcaps/miniature", "levels/miniature-things",
     *(f"{kind}/{name}" for kind in ("hierarchy", "levels") for name in TREES),
 }  # fmt: skip

@@ -35,3 +35,14 @@ def test_captions_that_read_alike_are_embedded_once(retrieval, embed):
     assert requests.texts == ("same",)
     scores = task.score(Sphere(), embed(requests), dataset)
     assert scores.metrics["i2t_r10"].value == 100
+    assert set(scores.degenerate) == set(scores.metrics)
+    assert scores.degenerate["i2t_r1"] == "every caption has the same embedding: the order of ties decides"
+
+
+def test_images_at_one_point_are_degenerate(retrieval, embed):
+    dataset = retrieval(OWNER)
+    task = registry.task("retrieval/coco")
+    embeddings = embed(task.requests(dataset))
+    assert task.score(Sphere(), embeddings, dataset).degenerate == {}
+    embeddings.image_features[:] = embeddings.image_features[0]
+    assert "every image" in task.score(Sphere(), embeddings, dataset).degenerate["t2i_r5"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hierbench.data.datasets import ImageFiles
 from hierbench.data.manifests import Manifest
-from hierbench.errors import DataError
+from hierbench.errors import DataError, one_line
 from hierbench.files import regular_file, text_lines
 
 BLANKS = " \t\r"
@@ -162,8 +162,7 @@ def read_mat(path: Path, names: Sequence[str]) -> dict:
             raise
         if isinstance(error, OSError) and error.errno:
             raise DataError(f"annotation file {path} cannot be read: {error.strerror}") from error
-        reason = (str(error) or type(error).__name__).partition("\n")[0]
-        raise DataError(f"annotation file {path} is damaged ({reason}): fetch it again") from error
+        raise DataError(f"annotation file {path} is damaged ({one_line(error)}): fetch it again") from error
     if missing := [name for name in names if name not in content]:
         raise DataError(f"annotation file {path} has no variable {missing[0]!r}: fetch it again")
     return content
