@@ -24,6 +24,7 @@ from hierbench.errors import DataError, HierbenchError, UsageError
 from hierbench.miniature.captions import BACKGROUND_TEMPLATES, COLOUR_TEMPLATES, THING_TEMPLATES
 from hierbench.miniature.vocabulary import BACKGROUNDS, COLOURS, KINDS
 from hierbench.names import lookup
+from hierbench.taxonomy import Taxonomy
 from hierbench.yaml_files import read_yaml
 
 PROTOCOLS = ("released", "corrected")
@@ -173,7 +174,7 @@ class Manifest(_Strict):
         """The dataset's own ids in label order; empty without classes."""
         return tuple(self.classes)
 
-    def tree(self) -> taxonomy.Taxonomy:
+    def tree(self) -> Taxonomy:
         """The tree over the classes that it holds, in label order. Raises DataError where there is none."""
         if self.taxonomy is None:
             raise DataError(f"dataset {self.name} names no taxonomy: add `taxonomy:` to its manifest")
