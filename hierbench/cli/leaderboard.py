@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from hierbench.cli import _submissions
 from hierbench.cli._shared import (
     print_json,
     print_listing,
@@ -188,6 +189,10 @@ def _row(entry) -> dict:
         "n": "" if entry.n is None else f"{entry.n:,}",
         "note": entry.note,
     }
+
+
+for _verb in (_submissions.submit, _submissions.verify, _submissions.add):
+    app.command()(_verb)
 
 
 def newest_run() -> Path:
