@@ -80,23 +80,32 @@ class Hierarchy:
         return bootstrap.Statistics(bootstrap.means(outcomes), tuple(column(items, "images", "image_id")))
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: Classification) -> Scores:
+        items = self.outcomes(geometry, embeddings, dataset)
+        metrics = self.statistics(items).estimates()
+        return Scores(metrics, len(dataset.labels), items, notes(dataset), self.degenerate(items))
+
+    def outcomes(
+        self, geometry: Geometry, embeddings: Embeddings, dataset: Classification
+    ) -> dict[str, dict[str, Any]]:
+        """Each image's prediction and how far off it is, as `statistics` takes them. DataError without a tree."""
         if dataset.taxonomy is None:
             raise DataError(f"dataset {dataset.name} names no taxonomy: add `taxonomy:` to its manifest")
         tree = taxonomy.load(dataset.taxonomy, dataset.class_ids)
         predicted = classify(geometry, embeddings, dataset)
-        outcomes = hierarchy_items(predicted, dataset.labels, tree) | zero_based_items(
-            predicted, dataset.labels, tree
-        )
-        images = {
-            "image_id": list(dataset.images.ids),
-            "label": dataset.labels,
-            "predicted": predicted,
-            **outcomes,
+        return {
+            "images": {
+                "image_id": list(dataset.images.ids),
+                "label": dataset.labels,
+                "predicted": predicted,
+                **hierarchy_items(predicted, dataset.labels, tree),
+                **zero_based_items(predicted, dataset.labels, tree),
+            }
         }
-        items: dict[str, dict[str, Any]] = {"images": images}
-        metrics = self.statistics(items).estimates()
-        same = same_answer(predicted, dataset.labels, metrics)
-        return Scores(metrics, len(predicted), items, notes(dataset), same)
+
+    def degenerate(self, items: Mapping[str, Any]) -> dict[str, str]:
+        """What `Scores.degenerate` says of outcomes."""
+        predicted, labels = column(items, "images", "predicted"), column(items, "images", "label")
+        return same_answer(predicted, labels, [metric.name for metric in METRICS])
 
 
 PROTOCOLS = {"hierarchy": Hierarchy.of}
