@@ -13,7 +13,7 @@ from hierbench.data import datasets
 from hierbench.data.manifests import Manifest
 from hierbench.metrics import bootstrap
 from hierbench.metrics.ranking import recall_statistic, retrieval_ranks
-from hierbench.tasks._shared import column, image_features, one_point, positions, text_features
+from hierbench.tasks._shared import column, one_point, positions
 
 KS = (1, 5, 10)
 
@@ -82,7 +82,7 @@ class Retrieval:
     ) -> dict[str, dict[str, Any]]:
         """The rank of each caption's image and of each image's best caption, as `statistics` takes them."""
         ids = dataset.images.ids
-        images, captions = image_features(embeddings, ids), text_features(embeddings, dataset.captions)
+        images, captions = embeddings.images(ids), embeddings.texts(dataset.captions)
         caption_ranks, image_ranks, owner = retrieval_ranks(geometry, images, captions, dataset.owner)
         return {
             "captions": {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from hierbench.cli import _submissions
 from hierbench.cli._shared import (
     print_json,
     print_listing,
@@ -102,6 +104,30 @@ def _read(folders: list[Path], layout: str | None, each_seed: bool):
 
 
 @app.command()
+def page(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of runs.")],
+    out: Out,
+    layout: Layout = None,
+    as_json: Json = False,
+) -> None:
+    """Make a static site of results, which opens from disk and on any web host.
+
+    A table to sort and filter, charts, a page a model, a page a task. It needs no network.
+    """
+    from hierbench.cli._shared import size
+    from hierbench.leaderboard.page import build
+
+    built = build(folders, out, layout)
+    if as_json:
+        print_json({**asdict(built), "folder": str(built.folder)})
+        return
+    say(
+        f"{built.models} models, {built.tasks} tasks: {built.files} files, {size(built.bytes)}. "
+        f"Open {built.folder / 'index.html'}"
+    )
+
+
+@app.command()
 def compare(
     first: Annotated[str, typer.Argument(metavar="A", help="A model's name in the results.")],
     second: Annotated[
@@ -163,6 +189,10 @@ def _row(entry) -> dict:
         "n": "" if entry.n is None else f"{entry.n:,}",
         "note": entry.note,
     }
+
+
+for _verb in (_submissions.submit, _submissions.verify, _submissions.add):
+    app.command()(_verb)
 
 
 def newest_run() -> Path:
