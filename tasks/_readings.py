@@ -20,7 +20,6 @@ from hierbench.contracts import Embeddings, Geometry
 from hierbench.data.datasets import CaptionChains, Classification, Retrieval
 from hierbench.errors import DataError, GeometryError
 from hierbench.geometry import Flat
-from hierbench.tasks._shared import image_features, text_features
 
 SEED = "hierbench.tasks.counterfactual"
 POOL_LEVEL = -1  # of captions that stand in a pool of negatives alone
@@ -45,9 +44,7 @@ class Reading:
         if self.radii is None:
             return self.geometry or geometry, embeddings
         ids = embeddings.requests.images
-        images = _stretched(
-            geometry, image_features(embeddings, ids)[:, None], np.zeros(len(ids)), self.radii
-        )[:, 0]
+        images = _stretched(geometry, embeddings.images(ids)[:, None], np.zeros(len(ids)), self.radii)[:, 0]
         texts = _stretched_texts(geometry, embeddings, items, self.radii)
         return geometry, replace(embeddings, image_features=images, text_features=texts)
 
@@ -120,7 +117,7 @@ READINGS = (EQUALISED, SHUFFLED, WITHIN, FLAT_COSINE, FLAT_EUCLIDEAN)
 
 def _tangents(embeddings: Embeddings, items: Items) -> Tensor:
     """(n, prompts, D): a dataset's items have equally many texts."""
-    flat = text_features(embeddings, [text for _, texts in items for text in texts])
+    flat = embeddings.texts([text for _, texts in items for text in texts])
     return flat.unflatten(0, (len(items), -1))
 
 

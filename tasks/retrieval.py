@@ -73,7 +73,7 @@ class Retrieval:
         items = self.outcomes(geometry, embeddings, dataset)
         metrics = self.statistics(items).estimates()
         ids = dataset.images.ids
-        images, captions = image_features(embeddings, ids), text_features(embeddings, dataset.captions)
+        images, captions = embeddings.images(ids), embeddings.texts(dataset.captions)
         degenerate = one_point(captions, "every caption", metrics) | one_point(images, "every image", metrics)
         return Scores(metrics, len(ids), items, degenerate=degenerate)
 
