@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hierbench import taxonomy
 from hierbench.contracts import Embeddings, Geometry
 from hierbench.data.datasets import CaptionChains, Classification, Retrieval
 from hierbench.errors import DataError, GeometryError
 from hierbench.geometry import Flat
+from hierbench.tasks._trees import in_tree, tree_of
 
 SEED = "hierbench.tasks.counterfactual"
 POOL_LEVEL = -1  # of captions that stand in a pool of negatives alone
@@ -64,9 +64,9 @@ def items_of(dataset: Any) -> Items:
     elif isinstance(dataset, Retrieval):
         found = {(caption,): 0 for caption in dataset.captions}
     elif isinstance(dataset, Classification) and dataset.taxonomy is not None:
-        depth = taxonomy.load(dataset.taxonomy, dataset.class_ids).depth
-        for name, level in zip(dataset.class_names, depth.tolist(), strict=True):
-            found.setdefault(tuple(template.replace("{}", name) for template in dataset.templates), level)
+        part = in_tree(dataset)
+        for name, level in zip(part.class_names, tree_of(part).depth.tolist(), strict=True):
+            found.setdefault(tuple(template.replace("{}", name) for template in part.templates), level)
     else:
         raise DataError(f"{dataset.name} has neither captions nor classes with a tree: no levels to look at")
     return [(level, texts) for texts, level in found.items()]
