@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -99,6 +100,30 @@ def _read(folders: list[Path], layout: str | None, each_seed: bool):
 
     table = tables.read(folders, layout)
     return table if each_seed else views.together(table)
+
+
+@app.command()
+def page(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of runs.")],
+    out: Out,
+    layout: Layout = None,
+    as_json: Json = False,
+) -> None:
+    """Make a static site of results, which opens from disk and on any web host.
+
+    A table to sort and filter, charts, a page a model, a page a task. It needs no network.
+    """
+    from hierbench.cli._shared import size
+    from hierbench.leaderboard.page import build
+
+    built = build(folders, out, layout)
+    if as_json:
+        print_json({**asdict(built), "folder": str(built.folder)})
+        return
+    say(
+        f"{built.models} models, {built.tasks} tasks: {built.files} files, {size(built.bytes)}. "
+        f"Open {built.folder / 'index.html'}"
+    )
 
 
 @app.command()

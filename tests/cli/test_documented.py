@@ -291,6 +291,7 @@ OPTIONS = [
     "leaderboard show runs/all --layout miniature --format json --json",
     "leaderboard show runs/all --layout argent --published",
     "leaderboard build runs/all runs/second -o site --layout argent --published --json",
+    "leaderboard page runs/all runs/second -o public --layout argent --json",
     "leaderboard compare ours random --in runs/all --layout miniature --json",
     *(f"analyze {what} mymodel {ANALYZE}" for what in ("norms", "uncertainty", "horopca --centre origin")),
     f"analyze traversal mymodel {ANALYZE} --image photo.jpg --captions captions.txt --steps 5 --all-captions -n 2",
