@@ -158,7 +158,7 @@ def _joined(first: Items, second: Items) -> dict[str, pd.DataFrame]:
 
     joined = {}
     for name, table in second.items():
-        texts = [column for column in table if pd.api.types.is_string_dtype(table[column])]
+        texts = [str(column) for column in table if pd.api.types.is_string_dtype(table[column])]
         renamed = table.assign(**{column: table[column].map(twin) for column in texts})
         joined[name] = pd.concat([first[name], renamed], ignore_index=True)
     return joined
