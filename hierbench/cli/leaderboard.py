@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from hierbench.cli import _submissions
 from hierbench.cli._shared import (
     print_json,
     print_listing,
@@ -228,6 +229,10 @@ def _row(entry) -> dict:
 
 def _p(value: float | None) -> str:
     return "" if value is None else "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+for _verb in (_submissions.submit, _submissions.verify, _submissions.add):
+    app.command()(_verb)
 
 
 def newest_run() -> Path:
