@@ -31,7 +31,7 @@ from hierbench.tasks._readings import Reading, applicable, items_of
 
 MODEL = "model"  # tables of outcomes as the model is; the others begin with a reading's name
 
-KINDS = {
+KINDS: dict[str, tuple[Mapping[str, Any], str]] = {
     "hierarchy": (hierarchy.PROTOCOLS, r".*"),
     "pep-v2": (pep.PROTOCOLS, r"(auc|ap)(_signed|_gain|_l\d_image)?|direction_auc"),
     "pep-uncleaned": (pep.PROTOCOLS, r"(auc|ap)(_signed|_gain|_l\d_image)?|direction_auc"),
