@@ -20,6 +20,7 @@ class Erratum:
     corrected: str  # … and under `corrected`
     tasks: tuple[str, ...] = ()  # of a mended one: names of the tasks whose figures it moves
     encoding: bool = False  # it sits in the encoder: only adapters that are ProtocolAware have it
+    ranking: bool = False  # it sits in what a geometry ranks by: the same
 
 
 @cache

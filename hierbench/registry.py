@@ -176,12 +176,16 @@ def suites() -> dict[str, dict[str, Any]]:
     A suite lists its tasks, or says `tagged: TAG`: every task of the datasets whose manifest has the tag. Raises
     UsageError for a file of another form or a task that does not exist.
     """
-    return {path.stem: _suite(path) for path in package_files("hierbench.tasks.suites", ".yaml")}
+    return {name: _suite(path) for name, path in _suite_files().items()}
 
 
 def suite(name: str) -> dict[str, Any]:
-    """A suite by name."""
-    return lookup("suite", name, suites())
+    """A suite by name; raises UnknownNameError, and UsageError as `suites`."""
+    return _suite(lookup("suite", name, _suite_files()))
+
+
+def _suite_files() -> dict[str, Path]:
+    return {path.stem: path for path in package_files("hierbench.tasks.suites", ".yaml")}
 
 
 def _suite(path: Path) -> dict[str, Any]:

@@ -39,19 +39,20 @@ class Column:
 
     @property
     def key(self) -> str:
-        """`task:metric`, or `average`; the name of the column in published figures and CSV files."""
-        base = f"{self.task}:{self.metric}" if self.task else "average"
+        """`task:metric`, `average`, or `group: title` of what no task measures; the column's name in files."""
+        own = "average" if self.average_over else f"{self.group}: {self.title}"
+        base = f"{self.task}:{self.metric}" if self.task else own
         return f"{base} ({self.variant})" if self.variant else base
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns that a kind of table may have, in order; `published` names the paper's own figures."""
+    """The columns that a kind of table may have, in order; `published` names the papers' own figures."""
 
     name: str
     title: str
     columns: tuple[Column, ...]
-    published: str | None = None
+    published: tuple[str, ...] = ()
 
 
 # ------------------------------------------------------------------------------------------------------- layouts
@@ -84,7 +85,10 @@ def read_layout(path: Path) -> Layout:
     keys = [column.key for column in columns]
     if twice := next((key for key in keys if keys.count(key) > 1), None):
         raise OutputError(f"table layout {path}: {twice} stands there twice")
-    return Layout(path.stem, title, tuple(columns), document.get("published"))
+    published = document.get("published", [])
+    if not isinstance(published, list) or not all(isinstance(name, str) for name in published):
+        raise OutputError(f"table layout {path}: published is not a list of names")
+    return Layout(path.stem, title, tuple(columns), tuple(published))
 
 
 def _column(path: Path, group: str, fields: Mapping[str, Any]) -> Column:

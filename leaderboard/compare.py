@@ -16,7 +16,7 @@ import numpy as np
 
 from hierbench import registry, results
 from hierbench.errors import HierbenchError, OutputError, UnknownNameError
-from hierbench.leaderboard import columns, tables
+from hierbench.leaderboard import columns, papers, tables
 from hierbench.leaderboard.columns import Column
 from hierbench.leaderboard.tables import Cell
 from hierbench.metrics import bootstrap
@@ -129,12 +129,10 @@ def against_published(
     found = _found(folders)
     records = [record for _, record in lookup("model in these results", model, found).values()]
     table = tables.build(records, layout or tables.DEFAULT_LAYOUT)
-    if table.published is None:
+    if not table.published:
         raise OutputError(f"no paper prints figures for the layout of {table.title!r}")
-    paper = tables.published(table.published)
-    rows = {printed.model: printed for printed in paper.rows}
-    cells = lookup("published row", row, rows).cells
-    theirs = {column.key: cell for column, cell in zip(paper.columns, cells, strict=True)}
+    paper, printed = papers.find(row, table.published)
+    theirs = {column.key: cell for column, cell in zip(paper.columns, printed.cells, strict=True)}
     pairs = [
         (column, ours, theirs[column.key])
         for column, ours in zip(table.columns, table.rows[0].cells, strict=True)

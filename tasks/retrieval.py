@@ -13,7 +13,7 @@ from hierbench.data import datasets
 from hierbench.data.manifests import Manifest
 from hierbench.metrics import bootstrap
 from hierbench.metrics.ranking import recall_statistic, retrieval_ranks
-from hierbench.tasks._shared import column, image_features, one_point, positions, text_features
+from hierbench.tasks._shared import column, one_point, positions
 
 KS = (1, 5, 10)
 
@@ -71,7 +71,7 @@ class Retrieval:
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: datasets.Retrieval) -> Scores:
         ids = dataset.images.ids
-        images, captions = image_features(embeddings, ids), text_features(embeddings, dataset.captions)
+        images, captions = embeddings.images(ids), embeddings.texts(dataset.captions)
         caption_ranks, image_ranks, owner = retrieval_ranks(geometry, images, captions, dataset.owner)
         items: dict[str, dict[str, Any]] = {
             "captions": {

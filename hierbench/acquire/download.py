@@ -21,13 +21,16 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from hierbench import __version__
+from hierbench.cache import cache_dir
+from hierbench.data.stamps import stamp_of
 from hierbench.errors import DataError, one_line
-from hierbench.files import locked
+from hierbench.files import locked, replacing
 from hierbench.json_files import known_json, write_json
 
 TRIES = 5  # a download that was cut goes on where it stopped, so many times
 TIMEOUT = 60  # seconds without a byte
 CHUNK = 1 << 20
+KEPT_FROM = 64 << 20  # bytes of a file whose digest is kept: a smaller one is hashed in no time
 
 
 class DownloadError(DataError):
@@ -106,7 +109,7 @@ def ask_hub(what: str, call: Callable[[], str]) -> str:
 
 
 def sha256(path: Path) -> str:
-    """Hex SHA-256 of a file; remembered while size and time of change stay the same."""
+    """Hex SHA-256 of a file; remembered while place, size and times of change stay the same."""
     return _digest(path, "sha256")
 
 
@@ -267,11 +270,22 @@ def _line(error: Exception) -> str:
 
 
 def _digest(path: Path, kind: str) -> str:
+    """Of a large file it is kept between runs, under the file's stamp."""
     status = path.stat()
-    return _remembered_digest(path, kind, status.st_size, status.st_mtime_ns)
+    stamp = stamp_of([path.resolve()], kind) if status.st_size >= KEPT_FROM else None
+    kept = cache_dir() / "digests" / stamp.hex()[:32] if stamp is not None else None
+    with contextlib.suppress(OSError, ValueError):
+        found = kept.read_text() if kept is not None else ""
+        if len(bytes.fromhex(found)) == hashlib.new(kind, usedforsecurity=False).digest_size:
+            return found
+    digest = _computed_digest(path, kind, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    if kept is not None and stamp == stamp_of([path.resolve()], kind):  # it did not change meanwhile
+        with contextlib.suppress(OSError), replacing(kept, durable=False) as temporary:
+            temporary.write_text(digest)
+    return digest
 
 
 @cache
-def _remembered_digest(path: Path, kind: str, size: int, changed: int) -> str:
+def _computed_digest(path: Path, kind: str, size: int, changed: int, moved: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()

@@ -17,7 +17,7 @@ from hierbench.cli._shared import (
     say,
     sub_app,
 )
-from hierbench.cli.options import Json, Layout, Out, Published, form_option
+from hierbench.cli.options import HOW, Json, Layout, Out, Published, form_option, option
 from hierbench.errors import OutputError
 
 app = sub_app("Tables from the files that runs have left.")
@@ -28,11 +28,31 @@ class Format(StrEnum):
 
     terminal = "terminal"
     markdown = "markdown"
+    latex = "latex"
+    html = "html"
     csv = "csv"
     json = "json"
 
 
-Format_ = Annotated[Format, form_option("terminal, markdown, csv, json")]
+Format_ = Annotated[Format, form_option("terminal, markdown, latex, html, csv, json")]
+
+Baseline = Annotated[
+    str | None,
+    option(HOW, "Add every other row's gain over this one.", "--baseline", metavar="MODEL"),
+]
+Columns = Annotated[
+    list[str] | None,
+    option(
+        HOW,
+        "Only these: TASK:METRIC, a task or a group; * is a wildcard; repeatable.",
+        "--column",
+        metavar="NAME",
+    ),
+]
+EachSeed = Annotated[
+    bool,
+    option(HOW, "A row for each NAME@SEED (default: one for all, mean ± standard deviation).", "--each-seed"),
+]
 
 
 @app.command()
@@ -43,13 +63,14 @@ def show(
     layout: Layout = None,
     format: Format_ = Format.terminal,
     published: Published = False,
+    baseline: Baseline = None,
+    columns: Columns = None,
+    each_seed: EachSeed = False,
     as_json: Json = False,
 ) -> None:
     """Print a run's table again."""
-    from hierbench.leaderboard import tables
-
-    table = tables.read([folder or newest_run()], layout)
-    print_table(table, "json" if as_json else format.value, published)
+    table = _read([folder or newest_run()], layout, each_seed)
+    print_table(table, "json" if as_json else format.value, published, baseline, columns or ())
 
 
 @app.command()
@@ -58,18 +79,26 @@ def build(
     out: Out,
     layout: Layout = None,
     published: Published = False,
+    baseline: Baseline = None,
+    columns: Columns = None,
+    each_seed: EachSeed = False,
     as_json: Json = False,
 ) -> None:
     """Merge several runs into one table.
 
-    It is printed, and written to FOLDER as table.md, table.csv and table.json.
+    It is printed, and written whole to FOLDER as table.md, table.csv and table.json.
     """
-    from hierbench.leaderboard import tables
+    table = _read(folders, layout, each_seed)
+    files = save_tables(table, out, json=True)
+    print_table(table, "json" if as_json else "terminal", published, baseline, columns or ())
+    say(f"written: {', '.join(map(str, files))}")
+
+
+def _read(folders: list[Path], layout: str | None, each_seed: bool):
+    from hierbench.leaderboard import tables, views
 
     table = tables.read(folders, layout)
-    files = save_tables(table, out, json=True)
-    print_table(table, "json" if as_json else "terminal", published)
-    say(f"written: {', '.join(map(str, files))}")
+    return table if each_seed else views.together(table)
 
 
 @app.command()

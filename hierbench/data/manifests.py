@@ -322,8 +322,13 @@ _registered: dict[str, Path] = {}
 
 
 def _files() -> Mapping[str, Path]:
+    return _packaged() | _registered
+
+
+@cache
+def _packaged() -> dict[str, Path]:
     folder = Path(str(resources.files("hierbench.data_manifests")))
-    return {path.stem: path for path in folder.glob("*.yaml")} | _registered
+    return {path.stem: path for path in folder.glob("*.yaml")}
 
 
 @cache

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hierbench.data.datasets import AnyDataset, CaptionChains, Classification, MultiLabel, Retrieval
 from hierbench.data.manifests import Manifest
+from hierbench.data.stamps import stamp_of
 from hierbench.errors import DataError, one_line
 from hierbench.files import regular_file
 from hierbench.json_files import read_json
@@ -199,6 +200,10 @@ class PreparedImages:
         if not content:
             raise DataError(f"image {image_id} in {self.folder} is empty (0 bytes): prepare it again")
         return content
+
+    def stamp(self, ids: Sequence[str]) -> bytes | None:
+        """The record's and all shards': see `hierbench.data.stamps`."""
+        return stamp_of([self.folder / RECORD, *(self.folder / name for name, _ in self.shards)])
 
     def _group(self, shard: int, row: int):
         """The row group's array of images and the row's place in it."""

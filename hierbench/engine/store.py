@@ -251,6 +251,8 @@ def _read_shard(path: Path, dim: int) -> tuple[list[bytes], np.ndarray] | None:
         features = flat.reshape(len(ids), dim)
         if flat.dtype != np.float32 or int(table.schema.metadata[b"crc32"]) != _checksum(ids, features):
             raise ValueError("its checksum does not fit")
+        if not np.isfinite(features).all():  # asked here, once, and when something is encoded
+            raise ValueError("it holds NaN or infinite values")
         return ids, features
     except FileNotFoundError:  # pruned by another process a moment ago
         return None

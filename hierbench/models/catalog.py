@@ -45,10 +45,10 @@ def read_catalog(text: str) -> dict[str, ModelEntry]:
     """A catalog's YAML, checked."""
     from pydantic import TypeAdapter, ValidationError
 
-    found = {}
+    found, checked = {}, TypeAdapter(ModelEntry)
     for name, fields in parse_yaml(text, "catalog.yaml", UsageError).items():
         try:
-            entry = TypeAdapter(ModelEntry).validate_python({"name": name, **fields})
+            entry = checked.validate_python({"name": name, **fields})
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))

@@ -59,7 +59,8 @@ def test_published_figures_stand_apart_and_are_marked(hierbench, run_folder):
     assert "arXiv:2603.23311v1" in both
     document = json.loads(hierbench("leaderboard", "show", run_folder, "--published", "--json").out)
     assert document["source"] == "measured"
-    assert document["published"]["source"] == "published"
+    assert [table["source"] for table in document["published"]] == ["published"] * 3
+    assert document["published"][0]["paper"].endswith("arXiv:2603.23311v1, Table 2")
     assert {row["model"] for row in document["rows"]} == {"first", "second"}
 
 
@@ -105,7 +106,8 @@ def test_compare(hierbench, run_folder):
         ("show gone", "no results in gone"),
         ("show x --layout argnt", "no table layout 'argnt': did you mean argent"),
         ("show x --format yaml", "'--format'"),
-        ("show x --published --format csv", "a CSV file holds one table"),
+        ("show x --baseline frist", "no row in this table 'frist': did you mean first"),
+        ("show x --column zero-shot/imagenet:top2", "did you mean zero-shot/imagenet:top1"),
         ("show x --published --layout miniature", "no paper prints figures"),
         ("build x -o x/run.json", "cannot write to x/run.json"),
         ("compare first secnd --in x", "did you mean second"),

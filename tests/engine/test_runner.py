@@ -15,7 +15,8 @@ import torch
 from hierbench.contracts import ModelAdapter, Task
 from hierbench.data.datasets import ImageFiles
 from hierbench.engine import setup
-from hierbench.engine.runner import plan, run
+from hierbench.engine.planning import plan
+from hierbench.engine.runner import run
 from hierbench.engine.store import EmbeddingStore
 from hierbench.errors import (
     CheckpointError,

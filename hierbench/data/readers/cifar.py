@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +22,7 @@ from hierbench.data.datasets import Classification
 from hierbench.data.manifests import Manifest
 from hierbench.data.readers._files import find_root, needed, read_bytes, read_lines
 from hierbench.data.readers._labels import by_names, classification
+from hierbench.data.stamps import stamp_of
 from hierbench.errors import DataError, one_line
 
 NAME = "cifar"
@@ -63,6 +65,10 @@ class BatchImages:
         """One image as PNG."""
         planes = _batch(self.path, self.label_bytes)[0][int(image_id.rpartition("/")[2])]
         return png.encode(planes.reshape(3, SIDE, SIDE).transpose(1, 2, 0))
+
+    def stamp(self, ids: Sequence[str]) -> bytes | None:
+        """See `hierbench.data.stamps`."""
+        return stamp_of([self.path], f"{NAME} {self.label_bytes}")
 
 
 def fits(manifest: Manifest, folder: Path) -> bool:

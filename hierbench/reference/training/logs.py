@@ -107,10 +107,14 @@ class _Board:
         )  # later steps of a killed run go
 
     def add(self, step: int, figures: dict[str, Any]) -> None:
-        """The figures of a step as scalars."""
+        """The figures of a step as scalars, those of a list numbered."""
+        scalars: list[tuple[str, Any]] = []
+        for name, value in figures.items():
+            many = isinstance(value, list)
+            scalars += [(f"{name}/{n}", one) for n, one in enumerate(value)] if many else [(name, value)]
         values = [
             self._summary.Value(tag=name, simple_value=value)
-            for name, value in figures.items()
+            for name, value in scalars
             if isinstance(value, float | int)
         ]
         self._put(step=step, summary=self._summary(value=values))
