@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hierbench.errors import DataError, UnknownNameError
-from hierbench.files import text_lines
+from hierbench.files import regular_file, text_lines
 from hierbench.yaml_files import read_yaml
 
 Edge = tuple[str, str]  # parent, child
@@ -150,7 +150,7 @@ def read_tree(path: str | Path, classes: tuple[str, ...] | None = None) -> Taxon
     """
     path = Path(path)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = regular_file(path, "taxonomy file").read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         what = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror or error
         raise DataError(f"taxonomy file {path} cannot be read: {what}") from error

@@ -1,1 +1,1 @@
-"""The campaign of faults: malformed inputs by kind, kills, full disks, read-only places and races, with a table of counts."""
+"""The campaign of faults: malformed inputs by kind, kills, full disks, read-only places and races, counted."""

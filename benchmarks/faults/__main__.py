@@ -27,7 +27,9 @@ FINE = ("refused", "used")
 
 def main() -> int:
     """The command; returns its exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--inputs", type=int, default=1000, help="malformed inputs, over all kinds")
     parser.add_argument("--kills", type=int, default=10, help="runs killed and resumed, of each command")
     parser.add_argument("--kind", action="append", choices=sorted(KINDS), help="of these kinds alone")
@@ -43,7 +45,10 @@ def main() -> int:
     print(table(told))
     bad = [one for one in told if one.outcome not in FINE]
     if args.out:
-        document = {"counts": counts(told), "bad": [[one.case.kind, one.case.number, one.outcome, one.text] for one in bad]}
+        document = {
+            "counts": counts(told),
+            "bad": [[one.case.kind, one.case.number, one.outcome, one.text] for one in bad],
+        }
         args.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return 1 if bad else 0
 
@@ -61,17 +66,24 @@ def inputs(args: argparse.Namespace, scratch: Path) -> Iterable[Told]:
     wanted = cases(args.inputs, args.kind or KINDS, args.first) if args.inputs else []
     names = list(dict.fromkeys(case.kind for case in wanted))
     prepare(scratch / "base", names)
-    begun, done = time.monotonic(), 0
-    turns = sorted(wanted, key=lambda case: (case.number, names.index(case.kind)))  # all kinds, where time runs out
-    for told in run_cases(worker(scratch / "base"), turns, args.processes, scratch):
-        if told.outcome not in FINE:
-            print(f"{told.outcome}: {told.case.kind} {told.case.number}\n{told.text[-1200:]}", file=sys.stderr, flush=True)
+    begun = time.monotonic()
+    turns = sorted(
+        wanted, key=lambda case: (case.number, names.index(case.kind))
+    )  # all kinds, where time runs out
+    results = run_cases(worker(scratch / "base"), turns, args.processes, scratch)
+    for done, told in enumerate(results, 1):
         yield told
-        done += 1
+        if told.outcome not in FINE:
+            say(f"{told.outcome}: {told.case.kind} {told.case.number}\n{told.text[-1200:]}")
         if done % 500 == 0:
-            print(f"{done} of {len(wanted)} inputs, {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+            say(f"{done} of {len(wanted)} inputs, {time.monotonic() - begun:.0f} s")
         if time.monotonic() - begun > 60 * args.minutes:
             return
+
+
+def say(text: str) -> None:
+    """What has happened so far, for whoever waits."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def counts(told: Iterable[Told]) -> Mapping[str, Mapping[str, int]]:

@@ -38,7 +38,11 @@ def campaign(scratch: Path, kills: int) -> list[Told]:
     told = []
     for name, command in COMMANDS.items():
         for one in _of(name, command, scratch / f"command {name}", kills):
-            print(f"{one.outcome}: {one.case.kind} {one.case.number} {one.text[-1200:]}", file=sys.stderr, flush=True)
+            print(
+                f"{one.outcome}: {one.case.kind} {one.case.number} {one.text[-1200:]}",
+                file=sys.stderr,
+                flush=True,
+            )
             told.append(one)
     return told
 
@@ -47,13 +51,12 @@ def _of(name: str, command: Command, folder: Path, kills: int) -> Iterator[Told]
     inputs = folder / "inputs"
     inputs.mkdir(parents=True)
     command.inputs(inputs)
-    begun = time.monotonic()
-    process = _Process(command, inputs, folder / "straight")
-    assert process.end() == ("used", ""), process.told
-    seconds = time.monotonic() - begun
+    command.act(inputs, folder / "straight" / "out")  # here, so that the forked have all imported
     straight = command.result(folder / "straight" / "out")
-    operations = _Process(command, inputs, folder / "counted", stop_at=-1)
-    operations.end()
+    begun = time.monotonic()
+    told = _Process(command, inputs, folder / "counted", stop_at=-1).end()
+    assert told == ("used", ""), told
+    seconds = time.monotonic() - begun
     count = int((folder / "counted" / "operations").read_text())
 
     def finished(kind: str, number: int, here: Path, before: str = "") -> Told:
@@ -61,7 +64,9 @@ def _of(name: str, command: Command, folder: Path, kills: int) -> Iterator[Told]
         outcome, text = _Process(command, inputs, here).end()
         if outcome == "used":
             found = command.result(here / "out")
-            wrong = sorted(key for key in straight.keys() | found.keys() if straight.get(key) != found.get(key))
+            wrong = sorted(
+                key for key in straight.keys() | found.keys() if straight.get(key) != found.get(key)
+            )
             left = sorted(str(path.relative_to(here)) for path in here.rglob(".*.tmp"))
             if wrong or left:
                 outcome, text = "internal error", f"differs in {wrong[:5]}; left {left[:5]}"
@@ -85,7 +90,9 @@ def _of(name: str, command: Command, folder: Path, kills: int) -> Iterator[Told]
     told = [process.end() for process in [_Process(command, inputs, here) for _ in range(AT_ONCE)]]
     bad = [text for outcome, text in told if outcome not in ("used", "refused")]
     if bad or all(outcome != "used" for outcome, _ in told):
-        yield Told(Case(f"four at once: {name}", 0), "internal error", "\n".join([*bad, *(text for _, text in told)]))
+        yield Told(
+            Case(f"four at once: {name}", 0), "internal error", "\n".join([*bad, *(text for _, text in told)])
+        )
     yield finished("four at once", 1, here)
 
 
@@ -115,7 +122,9 @@ def _small_disks(
 def _disk(at: Path, kib: int) -> Iterator[Callable[[], None] | None]:
     """A file system of so many KiB (0: read-only) at a folder, and what mends it; None where none may be mounted."""
     options = f"size={kib}k" if kib else "ro,size=64m"
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(at)], stderr=subprocess.DEVNULL).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(at)], stderr=subprocess.DEVNULL
+    ).returncode:
         print("no right to mount small disks: left out", file=sys.stderr)
         yield None
         return
@@ -128,7 +137,9 @@ def _disk(at: Path, kib: int) -> Iterator[Callable[[], None] | None]:
 class _Process:
     """A forked process that runs the command into HERE/out; `stop_at`: it dies before its Nth file operation."""
 
-    def __init__(self, command: Command, inputs: Path, here: Path, stop_at: int | None = None, logs: Path | None = None):
+    def __init__(
+        self, command: Command, inputs: Path, here: Path, stop_at: int | None = None, logs: Path | None = None
+    ):
         self.logs = logs or here.with_name(f"log of {here.name}")
         self.logs.mkdir(parents=True, exist_ok=True)
         self.log = self.logs / f"{os.urandom(4).hex()}.txt"
@@ -195,7 +206,9 @@ def _counting(stop_at: int) -> list[int]:
 def _files(out: Path, *patterns: str) -> dict[str, str]:
     """Relative path -> SHA-256 of the files that match."""
     found = {path for pattern in patterns for path in out.glob(pattern) if path.is_file()}
-    return {str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(found)}
+    return {
+        str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(found)
+    }
 
 
 def _measure(inputs: Path, out: Path) -> None:
@@ -266,4 +279,3 @@ COMMANDS = {
     "data grit-prepare": Command(_grit, lambda out: _files(out, "*.tar", "*.json"), kinds._raw_tar),
     "clean": Command(_clean, lambda out: _files(out, "*.csv", "*.parquet", "images/*")),
 }
-

@@ -1,4 +1,4 @@
-"""The kinds of malformed input: a sound input of each kind, how it is spoiled, and the code of the product that reads it."""
+"""The kinds of malformed input: a sound input of each kind, how it is spoiled, and the code that reads it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TINY = [
 
 @dataclass(frozen=True)
 class Kind:
-    """`make(folder)` writes a sound input, once; `change(folder, rng)` spoils a copy of it; `use(folder)` reads that."""
+    """`make(folder)` writes a sound input, once; `change(folder, rng)` spoils a copy; `use(folder)` reads that."""
 
     make: Callable[[Path], None]
     change: Callable[[Path, Random], None]
@@ -98,7 +98,10 @@ def _train(folder: Path) -> None:
     layers, width = map(int, model.text[1:].split("_W"))
     pixels = train.batch_size * (1 + data.boxes) * model.image_size**2
     patches = (model.image_size / sizes.get("patch_size", 16)) ** 2
-    if max(weights, layers * width**2, pixels * sizes.get("depth", 12), train.steps * 1e6, patches * 1e4) > 8e6:
+    if (
+        max(weights, layers * width**2, pixels * sizes.get("depth", 12), train.steps * 1e6, patches * 1e4)
+        > 8e6
+    ):
         return
     if train.compile or data.workers > 2 or model.embed_dim > 512:
         return
@@ -127,7 +130,10 @@ def _raw_tar(folder: Path) -> None:
     told = {"caption": "a red dog", "noun_chunks": [[2, 9, 0.0, 0.0, 0.5, 1.0, 0.9]], "ref_exps": []}
     with tarfile.open(folder / "00000.tar", "w") as archive:
         for key in range(4):
-            for name, content in ((f"{key}.jpg", picture.getvalue()), (f"{key}.json", json.dumps(told).encode())):
+            for name, content in (
+                (f"{key}.jpg", picture.getvalue()),
+                (f"{key}.json", json.dumps(told).encode()),
+            ):
                 member = tarfile.TarInfo(name)
                 member.size = len(content)
                 archive.addfile(member, io.BytesIO(content))
@@ -149,7 +155,13 @@ def _read_shards(folder: Path) -> None:
     from hierbench.reference.configuration import resolve
     from hierbench.reference.training.launch import launch
 
-    shards = [*TINY, "data.kind=grit", f"data.shards={folder / 'out'}", "data.boxes=1", "data.shuffle_buffer=2"]
+    shards = [
+        *TINY,
+        "data.kind=grit",
+        f"data.shards={folder / 'out'}",
+        "data.boxes=1",
+        "data.shuffle_buffer=2",
+    ]
     launch(resolve("miniature/hycoclip", shards), folder / "run", device="cpu")
 
 
@@ -176,8 +188,12 @@ def _spoil_checkpoint(folder: Path, rng: Random) -> None:
     ways: list[Callable[[], Any]] = [
         lambda: state.pop(name),
         lambda: state.update({name + rng.choice([".x", "2", ""]): tensor.clone()}),
-        lambda: state.update({name: tensor.to(rng.choice([torch.int8, torch.bool, torch.float64, torch.bfloat16]))}),
-        lambda: state.update({name: torch.full_like(tensor, rng.choice([float("nan"), float("inf"), 0.0, 1e30]))}),
+        lambda: state.update(
+            {name: tensor.to(rng.choice([torch.int8, torch.bool, torch.float64, torch.bfloat16]))}
+        ),
+        lambda: state.update(
+            {name: torch.full_like(tensor, rng.choice([float("nan"), float("inf"), 0.0, 1e30]))}
+        ),
         lambda: state.update({name: tensor[None].contiguous()}),
         lambda: state.update({name: tensor.flatten()[: rng.choice([0, 1, 5])].clone()}),
         lambda: state.update({name: torch.zeros(rng.choice([(), (0,), (3, 3), (1, 1, 1, 1)]))}),
@@ -204,13 +220,17 @@ def _spoil_checkpoint(folder: Path, rng: Random) -> None:
 def _load(folder: Path) -> None:
     import hierbench
 
-    path = next((folder / name for name in ("m.pth", "m.safetensors") if os.path.lexists(folder / name)), folder / "m.pth")
+    path = next(
+        (folder / name for name in ("m.pth", "m.safetensors") if os.path.lexists(folder / name)),
+        folder / "m.pth",
+    )
     adapter = hierbench.load_model("hycoclip", path)
     with torch.inference_mode():
         assert adapter.encode_texts(["a red dog"]).shape[0] == 1
 
 
 # ------------------------------------------------------------------------------------------------- datasets
+
 
 def _manifest(folder: Path) -> None:
     page = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
@@ -252,7 +272,8 @@ def layouts() -> Any:
     """The module of the tests that builds small sources in the datasets' true layouts."""
     if "data_layouts" not in sys.modules:
         spec = importlib.util.spec_from_file_location("data_layouts", ROOT / "tests" / "data" / "layouts.py")
-        assert spec and spec.loader
+        assert spec is not None
+        assert spec.loader is not None
         sys.modules["data_layouts"] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules["data_layouts"])
     return sys.modules["data_layouts"]
@@ -358,7 +379,14 @@ def _results(folder: Path) -> None:
     import hierbench
 
     chosen = ["zero-shot/miniature-colours", "hierarchy/miniature-things", "pep-v2/miniature"]
-    hierbench.run(["miniature-meru", "miniature-clip"], tasks=chosen, limit=6, out=folder / "run", workers=0, cache=False)
+    hierbench.run(
+        ["miniature-meru", "miniature-clip"],
+        tasks=chosen,
+        limit=6,
+        out=folder / "run",
+        workers=0,
+        cache=False,
+    )
 
 
 def _show(folder: Path) -> None:

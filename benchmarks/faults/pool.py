@@ -19,7 +19,7 @@ from pathlib import Path
 from hierbench.errors import HierbenchError
 
 OUTCOMES = ("refused", "used", "internal error", "hang", "died")
-"""One line naming what is wrong; read and used to the end; any other exception; no end in time; a signal or no memory."""
+"""One line says what is wrong; read and used to the end; any other exception; no end in time; ended by a signal."""
 
 SECONDS = 60.0  # of the wall, for inputs that take milliseconds: no load makes an answer a hang
 MEMORY = 6 << 30  # bytes that a case may take beyond what the process has at its start
@@ -44,7 +44,11 @@ class Told:
 
 
 def run_cases(
-    work: Callable[[Case, Path], None], cases: Sequence[Case], processes: int, scratch: Path, seconds: float = SECONDS
+    work: Callable[[Case, Path], None],
+    cases: Sequence[Case],
+    processes: int,
+    scratch: Path,
+    seconds: float = SECONDS,
 ) -> Iterator[Told]:
     """The outcome of `work(case, empty folder)` for each case, in any order. Processes are forked from this one."""
     todo, hands = list(reversed(cases)), {}

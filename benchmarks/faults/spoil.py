@@ -11,7 +11,21 @@ from typing import Any
 
 import yaml
 
-WORDS = ["", "x", " ", "é日本", "a" * 5000, "../../x", "/dev/zero", "\u2028", "\ud800", "{}", "{name}", "%s", "NaN"]
+WORDS = [
+    "",
+    "x",
+    " ",
+    "é日本",
+    "a" * 5000,
+    "../../x",
+    "/dev/zero",
+    "\u2028",
+    "\ud800",
+    "{}",
+    "{name}",
+    "%s",
+    "NaN",
+]
 NUMBERS = [0, 1, -1, 2, 3, 1.5, 1e9, 1e21, 1e308, -1e308, 2**31, 2**63, 10**30, 10**400, 1e-320]
 ODD = [float("nan"), float("inf"), -float("inf"), None, True, False, [], {}, [[]], {"a": 1}, [None], ["x", 1]]
 TRICKS = [
@@ -19,7 +33,6 @@ TRICKS = [
     "!!set {a}", "!!binary é", "<<: 1", "2024-99-99", "1:99:99", ".nan", "- - -", "!!float x",
 ]  # fmt: skip
 """What YAML has for those who look."""
-
 
 
 def value(rng: Random) -> Any:
@@ -49,7 +62,13 @@ def document(content: Any, rng: Random) -> Any:
 
 
 def _places(content: Any):
-    entries = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    entries = (
+        content.items()
+        if isinstance(content, dict)
+        else enumerate(content)
+        if isinstance(content, list)
+        else ()
+    )
     for key, inner in list(entries):
         yield content, key
         yield from _places(inner)
@@ -84,7 +103,9 @@ def octets(content: bytes, rng: Random) -> bytes:
         return rng.randbytes(rng.choice([1, 100, 10_000]))
     if way == 8:
         return content + content[at:]
-    return rng.choice([b"\xff\xfe" + content, b"\x00" * 100, b"[" * 100_000, b"{", b"1" * 6000, b"- &a [*a]\n"])
+    return rng.choice(
+        [b"\xff\xfe" + content, b"\x00" * 100, b"[" * 100_000, b"{", b"1" * 6000, b"- &a [*a]\n"]
+    )
 
 
 def yaml_text(text: str, rng: Random) -> bytes:
@@ -93,7 +114,9 @@ def yaml_text(text: str, rng: Random) -> bytes:
     if way < 6:
         changed = document(yaml.safe_load(text), rng)
         try:
-            return yaml.safe_dump(changed, allow_unicode=True, sort_keys=False).encode("utf-8", "surrogatepass")
+            return yaml.safe_dump(changed, allow_unicode=True, sort_keys=False).encode(
+                "utf-8", "surrogatepass"
+            )
         except (ValueError, yaml.YAMLError):  # 10**400
             return json.dumps(str(changed)).encode()
     lines = text.splitlines(keepends=True)

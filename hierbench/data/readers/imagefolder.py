@@ -89,7 +89,9 @@ def _root(manifest: Manifest, folder: Path, depth: int = 2) -> Path | None:
         return None
     for place in dict.fromkeys((*manifest.layout.images, *SPLITS)):
         root = folder / place
-        if root.is_dir() and any(manifest.class_for(entry.name) and is_folder(entry) for entry in _scan(root)):
+        if root.is_dir() and any(
+            manifest.class_for(entry.name) and is_folder(entry) for entry in _scan(root)
+        ):
             return root
     below = [entry for entry in _scan(folder) if is_folder(entry)]
     return _root(manifest, folder / below[0].name, depth - 1) if len(below) == 1 and depth else None
