@@ -102,16 +102,29 @@ def read(folders: Sequence[str | Path], layout: str | None = None) -> Table:
     Where two folders hold the same measurement (model, checkpoint, task, variant), the later one counts, and a figure
     more than a gap. The layout is by default the one of the first folder's run. Raises OutputError, UnknownNameError.
     """
+    records = [record for record, _ in gathered(folders)]
+    return build(records, layout or layout_of(folders))
+
+
+def gathered(folders: Sequence[str | Path]) -> list[tuple[Record, Path]]:
+    """The records that count of several output folders, as `read` has it, each with its folder. Raises OutputError."""
     from hierbench import results
 
-    records: dict[tuple, Record] = {}
+    records: dict[tuple, tuple[Record, Path]] = {}
     for folder in folders:
         for record in results.read_results(folder):
             same = (record.model, record.family, checkpoint(record), record.task, _Variant.of(record))
-            before = records.pop(same, record)
-            records[same] = before if record.metrics is None and before.metrics is not None else record
-    asked = results.read_run(folders[0])
-    return build(records.values(), layout or asked.get("layout") or DEFAULT_LAYOUT)
+            before = records.pop(same, (record, Path(folder)))
+            gap = record.metrics is None and before[0].metrics is not None
+            records[same] = before if gap else (record, Path(folder))
+    return list(records.values())
+
+
+def layout_of(folders: Sequence[str | Path]) -> str:
+    """The name of the layout that the first folder's run asked for. Raises OutputError."""
+    from hierbench import results
+
+    return results.read_run(folders[0]).get("layout") or DEFAULT_LAYOUT
 
 
 def build(results: Iterable[Record], layout: str | Layout = DEFAULT_LAYOUT) -> Table:
@@ -125,7 +138,7 @@ def build(results: Iterable[Record], layout: str | Layout = DEFAULT_LAYOUT) -> T
     layout = _named(layout)
     specs = Specs(records)
     added = further(layout, records)
-    names = _row_names(records)
+    names = row_names(records)
     rows = list(dict.fromkeys(names))
     by_place: dict[tuple[str, str], list[Record]] = {}
     for name, record in zip(names, records, strict=True):
@@ -177,7 +190,7 @@ def _named(layout_or_name: str | Layout) -> Layout:
     return layout(layout_or_name) if isinstance(layout_or_name, str) else layout_or_name
 
 
-def _row_names(records: Sequence[Record]) -> list[str]:
+def row_names(records: Sequence[Record]) -> list[str]:
     """The row of each record: the model's name, with family or start of the hash where two models share the name.
 
     A model that did not load has neither; its records belong to the model of that name.

@@ -113,6 +113,13 @@ def _provenance(setup: Setup, model: RunModel, adapter: ModelAdapter, task: Task
         "dtype": card.dtype,
         "device": provenance.device_name(setup.device_of(model)),
         "geometry": adapter.geometry.describe(),
+        "card": {
+            "parameters": card.parameters,
+            "embedding_dim": card.embedding_dim,
+            "image_size": card.image_size,
+            "licence": card.licence,
+            "paper": card.paper,
+        },
         "model_notes": dict(card.notes),
         "batch_size": setup.batch_size,
         "processes": processes.world_size(),

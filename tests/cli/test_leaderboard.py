@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -62,6 +63,20 @@ def test_published_figures_stand_apart_and_are_marked(hierbench, run_folder):
     assert [table["source"] for table in document["published"]] == ["published"] * 3
     assert document["published"][0]["paper"].endswith("arXiv:2603.23311v1, Table 2")
     assert {row["model"] for row in document["rows"]} == {"first", "second"}
+
+
+def test_page_says_what_was_made_and_refuses_a_folder_of_others(hierbench, run_folder, tmp_path):
+    done = hierbench("leaderboard", "page", run_folder, "-o", "site")
+    assert done.status == 0
+    assert re.match(r"2 models, 1 tasks: \d+ files, 1\.\d MB. Open site/index.html", done.err + done.out)
+    assert hierbench("leaderboard", "page", run_folder, "-o", "site").status == 0
+    refused = hierbench("leaderboard", "page", run_folder, "-o", tmp_path / "x")
+    assert refused.status == 2
+    assert "is no site of hierbench's" in refused.err
+    assert len(refused.err.splitlines()) == 1
+    refused = hierbench("leaderboard", "page", "nowhere", "-o", "other")
+    assert (refused.status, "no results in nowhere" in refused.err) == (2, True)
+    assert not (tmp_path / "other").exists()
 
 
 def test_build_merges_runs_and_writes_files(hierbench, run_folder, tmp_path):
