@@ -311,12 +311,19 @@ def found_in(folders: Sequence[str | Path]) -> dict[str, dict[str, tuple[Path, R
         for record in results.read_results(folder):
             known = found.setdefault(record.model, {})
             for _, other in known.values():
-                if (other.family, tables.checkpoint(other)) != (record.family, tables.checkpoint(record)):
+                if _apart(other, record):
                     raise OutputError(
                         f"{record.model} means two different checkpoints here: leave one folder out"
                     )
             known[record.task] = (Path(folder), record)
     return found
+
+
+def _apart(first: Record, second: Record) -> bool:
+    """Whether two records are surely of different models; one that did not load tells neither family nor weights."""
+    families = {first.family, second.family} - {"unknown"}
+    weights = {tables.checkpoint(first), tables.checkpoint(second)} - {None}
+    return len(families) > 1 or len(weights) > 1
 
 
 def recipes(found: Found) -> dict[str, list[str]]:

@@ -128,6 +128,72 @@ def page(
 
 
 @app.command()
+def rank(
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="DIR", help="Folders of runs; by default the newest in runs/."),
+    ] = None,
+    layout: Layout = None,
+    columns: Columns = None,
+    each_seed: EachSeed = False,
+    as_json: Json = False,
+) -> None:
+    """Rank models: an interval for each rank, and who cannot be told apart.
+
+    The overall order (Borda's) is over the columns that concern every model, of the models that have them all.
+    """
+    from hierbench.leaderboard import ranks
+
+    found = ranks.rank(folders or [newest_run()], layout, columns or (), each_seed)
+    if as_json:
+        told = {"voting": found.voting, "silent": found.silent, "overall": _ranking(found.overall)}
+        print_json({**told, "columns": [_ranking(ranking) for ranking in found.columns]})
+        return
+    for ranking in [*found.columns, found.overall]:
+        _print_ranking(ranking, found)
+    print_text(
+        "Rank: with the interval of all ranks of its list at 95 %. Models that share a letter cannot be told apart at "
+        "the 5 % level (paired resamples of items, and seeds where there are several; Holm's correction over pairs).",
+        indent=0,
+    )
+
+
+def _ranking(ranking) -> dict:
+    from dataclasses import asdict
+
+    places = [asdict(place) for place in ranking.places]
+    column = ranking.column.key if ranking.column else None
+    return {"column": column, "places": places, "unranked": dict(ranking.unranked)}
+
+
+def _print_ranking(ranking, found) -> None:
+    from hierbench.leaderboard.cells import heading
+    from hierbench.leaderboard.tables import printed
+
+    column = ranking.column
+    title = "Overall" if column is None else f"{column.group}: {heading(column)}"
+    rows = []
+    for place in ranking.places:
+        figure = printed(column, place.value) if column else f"{100 * place.value:.0f}"
+        if place.sd is not None:
+            figure += f" ±{printed(column, place.sd)}"
+        if place.points:
+            figure += f" [{100 * place.points[0]:.0f}, {100 * place.points[1]:.0f}]"
+        interval = f"{place.low}–{place.high}" if place.low < place.high else f"{place.low}"
+        own = {"model": place.model, "figure" if column else "points": figure}
+        rows.append({**own, "rank": place.rank, "95 %": interval, "group": place.groups})
+    print(title)
+    print_listing(rows, list(rows[0]) if rows else [], empty="nobody is ranked")
+    for model, why in ranking.unranked.items():
+        print_text(f"Unranked: {model}: {why}")
+    if column is None:
+        print_text(f"Over {len(found.voting)} columns; points: the share of the other models that it beats.")
+        for key, why in found.silent.items():
+            print_text(f"Without {key}: {why}")
+    print()
+
+
+@app.command()
 def compare(
     first: Annotated[str, typer.Argument(metavar="A", help="A model's name in the results, or a recipe's.")],
     second: Annotated[
