@@ -99,20 +99,28 @@ class Hierarchy:
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: Classification) -> Scores:
         part = in_tree(dataset)
+        items = self.outcomes(geometry, embeddings, dataset)
+        found = self.statistics(items)
+        told = (*part_note(dataset, part), *notes(part))
+        return Scores(found.estimates(), len(part.labels), items, told, found.degenerate)
+
+    def outcomes(
+        self, geometry: Geometry, embeddings: Embeddings, dataset: Classification
+    ) -> dict[str, dict[str, Any]]:
+        """Each image's prediction and how far off it is, as `statistics` takes them."""
+        part = in_tree(dataset)
         tree = tree_of(part)
         predicted = classify(geometry, embeddings, part)
-        images = {
-            "image_id": list(part.images.ids),
-            "label": part.labels,
-            "predicted": predicted,
-            **hierarchy_items(predicted, part.labels, tree),
-            **zero_based_items(predicted, part.labels, tree),
-            **normalised_items(part.labels, tree),
+        return {
+            "images": {
+                "image_id": list(part.images.ids),
+                "label": part.labels,
+                "predicted": predicted,
+                **hierarchy_items(predicted, part.labels, tree),
+                **zero_based_items(predicted, part.labels, tree),
+                **normalised_items(part.labels, tree),
+            }
         }
-        items: dict[str, dict[str, Any]] = {"images": images}
-        found = self.statistics(items)
-        said = (*part_note(dataset, part), *notes(part))
-        return Scores(found.estimates(), len(predicted), items, said, found.degenerate)
 
 
 PROTOCOLS = {"hierarchy": Hierarchy.of}
