@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from hierbench.cli._shared import (
     Interrupted,
+    complain,
     data_paths,
     existing_folder,
     missing_data,
@@ -27,6 +28,7 @@ from hierbench.cli._shared import (
 from hierbench.cli.options import (
     HOW,
     WHAT,
+    WHERE,
     Adapter,
     BatchSize,
     Checkpoint,
@@ -54,6 +56,7 @@ from hierbench.cli.options import (
     option,
     out_option,
 )
+from hierbench.cli.telling import telling
 from hierbench.errors import UsageError
 
 
@@ -87,6 +90,13 @@ def run(
     retrain: Annotated[
         bool, option(WHAT, "Train the built-in models first, on this machine.", "--retrain")
     ] = False,
+    quiet: Annotated[
+        bool, option(WHERE, "Print the table, and nothing but errors beside it.", "-q", "--quiet")
+    ] = False,
+    log_file: Annotated[
+        Path | None,
+        option(WHERE, "Add what is told on the way to a file, with times.", "--log-file", metavar="FILE"),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Measure models on tasks and print the table.
@@ -124,9 +134,12 @@ def run(
         "force": force,
         "compile": compile,
     }
+    if quiet:
+        arguments["progress"] = False
     if dry_run:
-        return _plan(arguments, as_json)
-    with output_folder(out) as folder:
+        with telling(quiet, log_file):
+            return _plan(arguments, as_json)
+    with telling(quiet, log_file), output_folder(out) as folder:
         arguments["out"] = folder
         if retrain:
             arguments["models"] = _retrained(folder, device)
@@ -228,7 +241,7 @@ def _run(arguments: dict, as_json: bool, first_steps: bool) -> int:
     else:
         show_results(out)
     for record in found.failed:
-        say(f"FAILED {record.model}: {record.task}: {record.error}")
+        complain(f"FAILED {record.model}: {record.task}: {record.error}")
     if not as_json:
         say_missing(found)
     if first_steps and not as_json:

@@ -98,11 +98,11 @@ def _running(row: np.ndarray, unit: np.ndarray, rows: int, units: int) -> Callab
 
     A small table is added up once, and then a dense product in float32, of whole numbers that it holds exactly.
     """
-    tally = _tally(row, unit, rows, units)
     most = np.bincount(unit, minlength=units).max(initial=0) * units  # pairs of a resample
     if rows * units > DENSE or most > 2**24:
+        tally = _tally(row, unit, rows, units)
         return lambda counts: np.cumsum(tally @ counts, axis=0)
-    table = tally.astype(np.float32).toarray()
+    table = np.bincount(row * units + unit, minlength=rows * units).reshape(rows, units).astype(np.float32)
     np.cumsum(table, axis=0, out=table)
     return lambda counts: (table @ counts.astype(np.float32)).astype(np.float64)
 
