@@ -49,15 +49,23 @@ Reader = Literal[
 """Names of the datasets' official layouts, keys of `hierbench.data.readers.READERS`."""
 
 Protocol = Literal[
-    "zero-shot", "hierarchy", "levels", "retrieval", "multilabel", "pep-v2", "pep-uncleaned", "hierarcaps"
+    "zero-shot",
+    "hierarchy",
+    "levels",
+    "retrieval",
+    "multilabel",
+    "pep-v2",
+    "pep-uncleaned",
+    "hierarcaps",
+    "counterfactual",
 ]
 """What can be measured on a dataset: keys of the `PROTOCOLS` of the task files."""
 
-CHAINS: tuple[Protocol, ...] = ("pep-v2", "pep-uncleaned", "hierarcaps")
+CHAINS: tuple[Protocol, ...] = ("pep-v2", "pep-uncleaned", "hierarcaps", "counterfactual")
 
 MEASURABLE: Mapping[str, tuple[Protocol, ...]] = {
-    "coco-captions": ("retrieval",),
-    "karpathy": ("retrieval",),
+    "coco-captions": ("retrieval", "counterfactual"),
+    "karpathy": ("retrieval", "counterfactual"),
     "hierarcaps": CHAINS,
     "voc2007": ("multilabel",),
     "coco-objects": ("multilabel",),
@@ -256,7 +264,7 @@ class Manifest(_Strict):
         if self.reader in ("coco-captions", "karpathy", "hierarcaps") and not self.layout.table:
             raise ValueError(f"layout.table: the reader {self.reader} needs the name of the captions file")
         self._counts_add_up()
-        fitting = MEASURABLE.get(self.reader, ("zero-shot", "hierarchy", "levels"))
+        fitting = MEASURABLE.get(self.reader, ("zero-shot", "hierarchy", "levels", "counterfactual"))
         if stray := [protocol for protocol in self.tasks if protocol not in fitting]:
             raise ValueError(
                 f"tasks: {stray[0]} does not apply to the reader {self.reader}, but {', '.join(fitting)}"
