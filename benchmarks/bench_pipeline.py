@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from hierbench.contracts import EmbeddingRequests, Fit, ModelCard
 from hierbench.data.datasets import Classification, ImageFiles
 from hierbench.data.images import to_square
-from hierbench.engine.encoding import content_id, content_ids
+from hierbench.engine.contents import content_id, content_ids
 from hierbench.engine.session import Session
 from hierbench.engine.store import EmbeddingStore
 from hierbench.geometry import Sphere

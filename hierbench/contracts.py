@@ -69,6 +69,18 @@ class Geometry(Protocol):
     ) -> Tensor: ...
 
 
+@runtime_checkable
+class Factored(Protocol):
+    """What a geometry has besides, whose points are made of points of several spaces: some losses look at each."""
+
+    @property
+    def factors(self) -> tuple[Geometry, ...]: ...
+
+    def split(self, points: Tensor) -> tuple[Tensor, ...]:
+        """(…, D) -> a point of each factor, (…, D of the factor)."""
+        ...
+
+
 @dataclass(frozen=True)
 class ModelCard:
     """Who a model is and where it came from; part of every result's provenance."""
@@ -118,12 +130,13 @@ class ModelAdapter(Protocol):
 
 @runtime_checkable
 class ProtocolAware(Protocol):
-    """What an adapter has besides, where its family's released evaluator makes a mistake in *encoding*.
+    """What an adapter has besides, where its family's released evaluator errs in *encoding*, or in how it ranks.
 
     A run asks such an adapter once, after loading it, for the model as its protocol has it; adapters without the
-    method are the same under every protocol. The answer is an adapter of its own and leaves this one as it is. Its
-    card tells the difference in words (`tokenizing`, `preprocessing`), so that the embedding store keeps the two
-    apart and records say which it was. Mistakes in scoring or in names are the tasks' and the manifests' business.
+    method are the same under every protocol. The answer is an adapter of its own and leaves this one as it is. Where
+    features differ, its card tells so in words (`tokenizing`, `preprocessing`), so that the embedding store keeps the
+    two apart and records say which it was; where only the ranking does, its geometry's `describe` tells. Mistakes in
+    scoring or in names are the tasks' and the manifests' business.
     """
 
     def under(self, protocol: str) -> ModelAdapter:
@@ -197,7 +210,7 @@ class MetricSpec:
 
     name: str
     title: str  # column heading
-    higher_is_better: bool = True
+    higher_is_better: bool | None = True  # None: a diagnosis, in which nobody is best
     unit: str = (
         "percent"  # percent: recorded 0–100; fraction: recorded 0–1, printed as percent; raw: as it is
     )

@@ -20,15 +20,16 @@ class Erratum:
     corrected: str  # … and under `corrected`
     tasks: tuple[str, ...] = ()  # of a mended one: names of the tasks whose figures it moves
     encoding: bool = False  # it sits in the encoder: only adapters that are ProtocolAware have it
+    ranking: bool = False  # it sits in what a geometry ranks by: the same
 
 
 @cache
 def _document() -> dict:
     from importlib import resources
 
-    import yaml
+    from hierbench.yaml_files import read_yaml
 
-    return yaml.safe_load((resources.files("hierbench.tasks") / "errata.yaml").read_text(encoding="utf-8"))
+    return read_yaml(str(resources.files("hierbench.tasks") / "errata.yaml"), "errata")
 
 
 def protocols() -> dict[str, str]:

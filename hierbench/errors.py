@@ -51,7 +51,16 @@ class JudgeError(HierbenchError):
     """A model whose answers to questions of known answer show that it cannot play its role in the cleaning."""
 
 
-def one_line(error: BaseException, limit: int = 300) -> str:
-    """The error's text as one line of reasonable length, without a terminal's escape codes."""
-    text = " ".join(re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", str(error)).split()) or type(error).__name__
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+def one_line(error: BaseException | str, limit: int | None = 300) -> str:
+    """An error's text, or any other, as one line of reasonable length, without a terminal's escape codes."""
+    text = " ".join(re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", str(error)).split())
+    if not text and isinstance(error, BaseException):
+        text = type(error).__name__
+    return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
+
+
+def explained(error: BaseException) -> str:
+    """What a user should read in one line: a message of ours whole, of foreign code the type and the text."""
+    if isinstance(error, HierbenchError):
+        return one_line(error, None)
+    return one_line(f"{type(error).__name__}: {error}")

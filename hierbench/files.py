@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 import socket
 import stat
 import time
@@ -56,23 +57,36 @@ def temporary_name(name: str) -> str:
     return f".{name}.{_machine()}-{os.getpid()}.{secrets.token_hex(4)}.tmp"
 
 
-def sweep(folder: Path, pattern: str = "**/.*.tmp") -> int:
-    """Delete the temporary files of processes that are gone from a folder and below; returns how many.
+def sweep(folder: Path, pattern: str = "**/.*.tmp", held: bool = False) -> int:
+    """Delete the temporary files and folders of processes that are gone from a folder and below; returns their bytes.
 
-    Those of another machine, or of unknown origin, go when they were not written to for a day.
+    Those of another machine, or of unknown origin, go when they were not written to for a day. `held`: the caller
+    holds the folder's lock, so that no living process owns any of them.
     """
-    gone = 0
+    freed = 0
     for path in folder.glob(pattern):
         owner = re.search(r"\.([0-9a-f]{6})-(\d+)\.[0-9a-f]{8}\.tmp$", path.name)
         with contextlib.suppress(OSError):
-            if owner and owner[1] == _machine():
+            if held:
+                dead = True
+            elif owner and owner[1] == _machine():
                 dead = not alive(int(owner[2]))
             else:
                 dead = time.time() - path.lstat().st_mtime > ABANDONED_SECONDS
             if dead:
-                path.unlink()
-                gone += 1
-    return gone
+                freed += _remove(path)
+    return freed
+
+
+def _remove(path: Path) -> int:
+    """Delete a file, or a folder with all in it; returns the bytes of its files."""
+    if not path.is_dir() or path.is_symlink():
+        size = path.lstat().st_size
+        path.unlink()
+        return size
+    sizes = [file.lstat().st_size for file in path.rglob("*") if file.is_symlink() or file.is_file()]
+    shutil.rmtree(path)
+    return sum(sizes)
 
 
 def alive(pid: int) -> bool:
@@ -107,10 +121,11 @@ def new_folder(path: Path) -> Path:
 
 
 @contextmanager
-def locked(path: Path, timeout: float = -1) -> Iterator[None]:
+def locked(path: Path, timeout: float = -1, busy: Exception | None = None) -> Iterator[None]:
     """Hold the lock file `path`, which is made and stays; the system frees the lock of a process that dies.
 
-    Raises TimeoutError when another process holds it for `timeout` seconds; -1 waits as long as it takes.
+    Raises `busy`, by default a TimeoutError, when another process holds it for `timeout` seconds; -1 waits as long as
+    it takes. Raises OSError where the file cannot be made.
     """
     from filelock import FileLock, Timeout
 
@@ -119,7 +134,7 @@ def locked(path: Path, timeout: float = -1) -> Iterator[None]:
         with FileLock(path, timeout=timeout):
             yield
     except Timeout:
-        raise TimeoutError(f"another process holds {path}") from None
+        raise busy or TimeoutError(f"another process holds {path}") from None
 
 
 def regular_file(path: Path, what: str = "file") -> Path:

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from hierbench.errors import UsageError
+from hierbench.errors import UsageError, explained
+from hierbench.files import regular_file
 
 
 def package_files(package: str, suffix: str) -> list[Path]:
@@ -27,7 +28,12 @@ def package_files(package: str, suffix: str) -> list[Path]:
 def summary(path: Path) -> str:
     """First line of a file's docstring, read without running the file."""
     try:
-        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"), path.name)) or ""
+        docstring = (
+            ast.get_docstring(
+                ast.parse(regular_file(path, "adapter file").read_text(encoding="utf-8"), path.name)
+            )
+            or ""
+        )
     except (OSError, SyntaxError, ValueError) as error:
         raise UsageError(f"adapter file {path} cannot be read as Python: {error}") from error
     return docstring.partition("\n")[0]
@@ -38,12 +44,9 @@ def import_entry(point: EntryPoint, kind: str) -> Any:
     try:
         return point.load()
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{kind} {point.name} ({point.value}) does not import: {reason(error)}") from error
-
-
-def reason(error: BaseException) -> str:
-    """An error of foreign code in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
+        raise UsageError(
+            f"{kind} {point.name} ({point.value}) does not import: {explained(error)}"
+        ) from error
 
 
 def module_from_file(path: Path, kind: str = "adapter") -> ModuleType:
@@ -62,5 +65,5 @@ def module_from_file(path: Path, kind: str = "adapter") -> ModuleType:
             spec.loader.exec_module(module)
         except (Exception, SystemExit) as error:
             del sys.modules[name]
-            raise UsageError(f"{kind} file {path} does not import: {reason(error)}") from error
+            raise UsageError(f"{kind} file {path} does not import: {explained(error)}") from error
     return sys.modules[name]

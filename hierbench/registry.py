@@ -19,9 +19,9 @@ from typing import Any, cast
 
 from hierbench.contracts import Task
 from hierbench.data.manifests import Manifest, all_manifests, register_manifest
-from hierbench.errors import UnknownNameError, UsageError
+from hierbench.errors import UnknownNameError, UsageError, explained
 from hierbench.names import lookup
-from hierbench.plugins import import_entry, module_from_file, package_files, reason
+from hierbench.plugins import import_entry, module_from_file, package_files
 from hierbench.retired import why_retired
 from hierbench.yaml_files import read_yaml
 
@@ -133,7 +133,7 @@ def add_task_file(path: str | Path) -> list[str]:
             if built.spec.name != name:
                 raise ValueError(f"its spec names it {built.spec.name!r}")
         except (Exception, SystemExit) as error:
-            raise UsageError(f"task file {path}: {name!r} is no task: {reason(error)}") from error
+            raise UsageError(f"task file {path}: {name!r} is no task: {explained(error)}") from error
     _added[path] = dict(table)
     return list(table)
 
@@ -176,12 +176,16 @@ def suites() -> dict[str, dict[str, Any]]:
     A suite lists its tasks, or says `tagged: TAG`: every task of the datasets whose manifest has the tag. Raises
     UsageError for a file of another form or a task that does not exist.
     """
-    return {path.stem: _suite(path) for path in package_files("hierbench.tasks.suites", ".yaml")}
+    return {name: _suite(path) for name, path in _suite_files().items()}
 
 
 def suite(name: str) -> dict[str, Any]:
-    """A suite by name."""
-    return lookup("suite", name, suites())
+    """A suite by name; raises UnknownNameError, and UsageError as `suites`."""
+    return _suite(lookup("suite", name, _suite_files()))
+
+
+def _suite_files() -> dict[str, Path]:
+    return {path.stem: path for path in package_files("hierbench.tasks.suites", ".yaml")}
 
 
 def _suite(path: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hierbench import registry
@@ -43,7 +43,7 @@ def measure(adapter: ModelAdapter, **options: Any) -> tuple[list[Effect], list[R
     from hierbench.engine import runner  # takes seconds to import
 
     concerned = [erratum for erratum in errata() if erratum.mended and _has(adapter, erratum)]
-    tasks = [task for erratum in concerned for task in erratum.tasks]
+    tasks = list(dict.fromkeys(task for erratum in concerned for task in erratum.tasks))
     released, corrected = (
         runner.run(adapter, tasks, protocol=protocol, **options) for protocol in ("released", "corrected")
     )
@@ -53,11 +53,15 @@ def measure(adapter: ModelAdapter, **options: Any) -> tuple[list[Effect], list[R
         if erratum not in concerned
         for task in erratum.tasks
     ]
-    return [*effects(concerned, released, corrected), *spared], list(corrected)
+    return [*spared, *effects(concerned, released, corrected)], list(corrected)
 
 
 def effects(concerned: Iterable[Erratum], released: Results, corrected: Results) -> list[Effect]:
-    """The effects of the errata on the tasks of two runs of one model that differ in the protocol alone."""
+    """The effects of the errata on the tasks of two runs of one model that differ in the protocol alone.
+
+    Where several errata move a task, its difference is that of all of them together, and notes say so.
+    """
+    concerned = list(concerned)
     after = {record.task: record for record in corrected}
     return [
         effect
@@ -65,11 +69,32 @@ def effects(concerned: Iterable[Erratum], released: Results, corrected: Results)
         for record in released
         if record.task in erratum.tasks
         for effect in _effects(erratum, record, after[record.task], released, corrected)
+        for effect in (
+            _together(effect, [e.id for e in concerned if e != erratum and record.task in e.tasks]),
+        )
     ]
 
 
+def _together(effect: Effect, others: list[str]) -> Effect:
+    if not others or not effect.metric:
+        return effect
+    told = f"together with {', '.join(others)}"
+    return replace(effect, note=f"{effect.note}; {told}" if effect.note else told)
+
+
 def _has(adapter: ModelAdapter, erratum: Erratum) -> bool:
-    return not erratum.encoding or isinstance(adapter, ProtocolAware)
+    """Whether a model makes the mistake: one of encoding or ranking shows in what `under` answers."""
+    if not (erratum.encoding or erratum.ranking):
+        return True
+    if not isinstance(adapter, ProtocolAware):
+        return False
+    released, corrected = (adapter.under(protocol) for protocol in ("released", "corrected"))
+    if erratum.ranking:
+        return released.geometry.describe() != corrected.geometry.describe()
+    return any(
+        getattr(released.card, name) != getattr(corrected.card, name)
+        for name in ("tokenizing", "preprocessing")
+    )
 
 
 def _effects(

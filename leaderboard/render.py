@@ -1,4 +1,4 @@
-"""A table as text: for a terminal (any width), Markdown, CSV, JSON.
+"""A table as text: Markdown, CSV, JSON; and which renderer makes which form.
 
 All functions return strings; printing and writing files is the command line's business.
 """
@@ -10,216 +10,29 @@ import io
 import json as json_module
 import math
 import re
-import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
-from rich.cells import cell_len
-from rich.console import Console
-from rich.text import Text
+from collections.abc import Callable, Sequence
 
 from hierbench.contracts import Estimate
+from hierbench.leaderboard.cells import figure, gain, heading, interval, legend
 from hierbench.leaderboard.columns import Column
-from hierbench.leaderboard.tables import Cell, Table, printed
+from hierbench.leaderboard.html import html
+from hierbench.leaderboard.latex import latex
+from hierbench.leaderboard.tables import Cell, Table
+from hierbench.leaderboard.terminal import terminal
 
-ARROWS = {"higher": "↑", "lower": "↓", "": ""}
-SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-GAP = "–"
-
-
-def interval(column: Column, cell: Cell) -> str:
-    """Half the width of the 95 % interval, as "±1.2"; empty without one. The bounds themselves are in CSV and JSON."""
-    estimate = cell.estimate
-    if estimate is None or estimate.low is None or estimate.high is None:
-        return ""
-    return f"±{printed(column, (estimate.high - estimate.low) / 2)}"
+FORMS = ("terminal", "markdown", "latex", "html", "csv", "json")
 
 
-def heading(column: Column) -> str:
-    """Title, arrow and variant in one line: "COCO R@5 ↑ (corrected)"."""
-    words = [column.title, ARROWS[column.better], f"({column.variant})" if column.variant else ""]
-    return " ".join(word for word in words if word)
-
-
-def _legend(table: Table, best: str) -> str:
-    cells = [cell for row in table.rows for cell in row.cells]
-    parts = []
-    if any(
-        interval(column, cell)
-        for row in table.rows
-        for column, cell in zip(table.columns, row.cells, strict=True)
-    ):
-        parts.append("± half the 95 % bootstrap interval")
-    directions = {column.better for column in table.columns}
-    parts += [f"{ARROWS[way]} {way} is better" for way in ("higher", "lower") if way in directions]
-    if any(cell.best for cell in cells):
-        parts.append(best)
-    return "; ".join(parts) + "." if parts else ""
-
-
-# ------------------------------------------------------------------------------------------------------ terminal
-
-
-@dataclass(frozen=True)
-class _Block:
-    """A column ready to print: its heading and two lines a row, all `width` cells wide."""
-
-    group: str
-    head: tuple[str, ...]
-    cells: tuple[tuple[str, str, bool], ...]  # figure, interval, best
-    width: int
-
-
-def terminal(table: Table, width: int = 120, style: bool = False) -> str:
-    """The table for a terminal of `width` columns, groups side by side; what does not fit goes into further tables.
-
-    With `style` the text carries ANSI codes and the best figures are bold; without, they carry a star.
-    """
-    blocks = [_block(table, position, style) for position in range(len(table.columns))]
-    names = _names(table, max(16, width // 4))
-    name_width = max((cell_len(line) for name in names for line in name), default=5)
-    lines = [*(Text(line, style="bold") for line in textwrap.wrap(table.title, width)), Text()]
-    for part in _parts(blocks, width - name_width):
-        lines += [*_head(part, name_width), *_body(part, names, name_width), Text()]
-    if not table.columns:
-        lines += [*(Text(name) for row in names for name in row), Text("(no figures)"), Text()]
-    legend = _legend(table, "bold: best of its column" if style else "*: best of its column")
-    notes = [f"{_mark(number)} {note}" for number, note in enumerate(table.footnotes)]
-    for note in filter(None, [legend, *table.remarks, *notes]):
-        wrapped = textwrap.wrap(
-            note, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-        )
-        lines += [Text(line, style="dim") for line in wrapped]
-    return _text(lines, width, style)
-
-
-def _block(table: Table, position: int, style: bool) -> _Block:
-    column = table.columns[position]
-    head = column.title.split()
-    head[-1] = f"{head[-1]} {ARROWS[column.better]}".rstrip()
-    head += f"({column.variant})".replace(", ", ",\n").split("\n") if column.variant else []
-    cells = tuple(_cell(column, row.cells[position], style) for row in table.rows)
-    texts = [*head, *(text for cell in cells for text in cell[:2])]
-    return _Block(column.group, tuple(head), cells, max(map(cell_len, texts)))
-
-
-def _cell(column: Column, cell: Cell, style: bool) -> tuple[str, str, bool]:
-    figure = GAP if cell.estimate is None else printed(column, cell.estimate.value)
-    star = "*" if cell.best and not style else ""
-    return star + figure + "".join(_mark(note) for note in cell.notes), interval(column, cell), cell.best
-
-
-def _mark(note: int) -> str:
-    return str(note + 1).translate(SUPERSCRIPTS)
-
-
-def _names(table: Table, most: int) -> list[list[str]]:
-    """The name of each row, broken into lines of at most `most` characters."""
-    return [textwrap.wrap(row.model, most, break_long_words=True) or [""] for row in table.rows]
-
-
-def _parts(blocks: Sequence[_Block], width: int) -> list[list[_Block]]:
-    """Blocks in portions that fit the width; a group stays together where it can."""
-    groups: list[list[_Block]] = []
-    for block in blocks:
-        if groups and groups[-1][-1].group == block.group:
-            groups[-1].append(block)
-        else:
-            groups.append([block])
-    parts: list[list[_Block]] = []
-    for group in map(_widened, groups):
-        if parts and _span([*parts[-1], *group]) <= width:
-            parts[-1] += group
-            continue
-        parts.append([])
-        for block in group:
-            if parts[-1] and _span([*parts[-1], block]) > width:
-                parts.append([])
-            parts[-1].append(block)
-    return parts
-
-
-def _widened(group: list[_Block]) -> list[_Block]:
-    """The group with its first column wide enough for the longest word of the group's title."""
-    missing = max(map(cell_len, group[0].group.split())) - _span(group) + _spaces(group)[0]
-    return [replace(group[0], width=group[0].width + max(0, missing)), *group[1:]]
-
-
-def _spaces(part: Sequence[_Block]) -> list[int]:
-    """Spaces before each block: two, and three where a group begins."""
-    return [3 if i == 0 or part[i - 1].group != block.group else 2 for i, block in enumerate(part)]
-
-
-def _span(part: Sequence[_Block]) -> int:
-    return sum(block.width for block in part) + sum(_spaces(part))
-
-
-def _head(part: Sequence[_Block], name_width: int) -> list[Text]:
-    """Group titles over their columns with a rule below, then the column headings, bottom-aligned."""
-    spans: list[tuple[str, int, int]] = []  # title, spaces before, width
-    for space, block in zip(_spaces(part), part, strict=True):
-        if spans and spans[-1][0] == block.group:
-            title, before, width = spans[-1]
-            spans[-1] = (title, before, width + space + block.width)
-        else:
-            spans.append((block.group, space, block.width))
-    wrapped = [textwrap.wrap(title, max(width, max(map(len, title.split())))) for title, _, width in spans]
-    lines = []
-    for level in range(max(map(len, wrapped))):
-        line = " " * name_width
-        for (_, before, width), parts in zip(spans, wrapped, strict=True):
-            depth = level - (max(map(len, wrapped)) - len(parts))
-            line += " " * before + (parts[depth] if depth >= 0 else "").center(width)
-        lines.append(Text(line.rstrip(), style="bold"))
-    lines.append(
-        Text(
-            " " * name_width + "".join(" " * before + "─" * width for _, before, width in spans), style="dim"
-        )
-    )
-    depth = max(len(block.head) for block in part)
-    for level in range(depth):
-        line = "Model".ljust(name_width) if level == depth - 1 else " " * name_width
-        for space, block in zip(_spaces(part), part, strict=True):
-            own = level - (depth - len(block.head))
-            line += " " * space + _right(block.head[own] if own >= 0 else "", block.width)
-        lines.append(Text(line))
-    lines.append(Text("─" * (name_width + _span(part)), style="dim"))
-    return lines
-
-
-def _body(part: Sequence[_Block], names: Sequence[Sequence[str]], name_width: int) -> list[Text]:
-    lines = []
-    for row, name in enumerate(names):
-        has_interval = any(block.cells[row][1] for block in part)
-        for level in range(max(len(name), 2 if has_interval else 1)):
-            own = name[level] if level < len(name) else ""
-            line = Text(own + " " * (name_width - cell_len(own)))
-            for space, block in zip(_spaces(part), part, strict=True):
-                figure, bounds, best = block.cells[row]
-                text = (figure, bounds)[level] if level < 2 else ""
-                line.append(" " * space + _right("", block.width - cell_len(text)))
-                line.append(text, style=("bold" if best else "") if level == 0 else "dim")
-            lines.append(line)
-    return lines
-
-
-def _right(text: str, width: int) -> str:
-    return " " * (width - cell_len(text)) + text
-
-
-def _text(lines: Sequence[Text], width: int, style: bool) -> str:
-    out = io.StringIO()
-    console = Console(
-        file=out,
-        width=max(width, 1000),
-        force_terminal=style,
-        color_system="standard" if style else None,
-        highlight=False,
-    )  # wide: the lines are broken already
-    for line in lines:
-        line.rstrip()
-        console.print(line, soft_wrap=True)
-    return out.getvalue()
+def text(form: str, tables: Sequence[Table], width: int = 120, style: bool = False) -> str:
+    """A table, and published ones after it, in one of `FORMS`; `width` and `style` are the terminal's."""
+    if form == "terminal":
+        return "\n".join(terminal(table, width, style) for table in tables)
+    if form == "markdown":
+        return "\n".join(map(markdown, tables))
+    if form == "html":
+        return "\n".join(map(html, tables))
+    together: dict[str, Callable[..., str]] = {"latex": latex, "csv": csv, "json": json}
+    return together[form](*tables)
 
 
 # ------------------------------------------------------------------------------------------------------ Markdown
@@ -231,9 +44,11 @@ def markdown(table: Table) -> str:
     lines = [f"**{escape(table.title)}**", "", _line([escape(text) for text in head])]
     lines.append(_line([":--", *("--:" for _ in table.columns)]))
     for row in table.rows:
-        cells = [_markdown_cell(column, cell) for column, cell in zip(table.columns, row.cells, strict=True)]
-        lines.append(_line([escape(row.model), *cells]))
-    for remark in filter(None, [_legend(table, "bold: best of its column"), *table.remarks]):
+        cells = list(zip(table.columns, row.cells, strict=True))
+        lines.append(_line([escape(row.model), *(_markdown_cell(column, cell) for column, cell in cells)]))
+        if any(cell.gain is not None for cell in row.cells):
+            lines.append(_line([f"Δ {escape(row.model)}", *(gain(column, cell) for column, cell in cells)]))
+    for remark in filter(None, [legend(table, "bold", "underlined"), *table.remarks]):
         lines += ["", escape(remark)]
     if table.footnotes:
         lines += ["", *(f"[^{number}]: {escape(note)}" for number, note in enumerate(table.footnotes, 1))]
@@ -245,11 +60,10 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _markdown_cell(column: Column, cell: Cell) -> str:
-    figure = GAP if cell.estimate is None else printed(column, cell.estimate.value)
-    if cell.best:
-        figure = f"**{figure}**"
+    text = figure(column, cell)
+    text = f"**{text}**" if cell.best else f"<u>{text}</u>" if cell.second else text
     bounds = interval(column, cell)
-    return figure + (f" {bounds}" if bounds else "") + "".join(f"[^{note + 1}]" for note in cell.notes)
+    return text + (f" {bounds}" if bounds else "") + "".join(f"[^{note + 1}]" for note in cell.notes)
 
 
 def escape(text: str) -> str:
@@ -261,37 +75,49 @@ def escape(text: str) -> str:
 # ------------------------------------------------------------------------------------------------- CSV and JSON
 
 
-def csv(table: Table) -> str:
-    """One line a model; per column the value, its bounds and the number of items, as recorded and unrounded."""
+def csv(*tables: Table) -> str:
+    """One line a row of any of the tables; per column the value and what belongs to it, as recorded and unrounded.
+
+    `source` tells rows that were measured from those that a paper prints. Columns that several tables have stand once.
+    """
+    rows = [(table, row) for table in tables for row in table.rows]
+    keys = list(dict.fromkeys(column.key for table in tables for column in table.columns))
+    parts = ["low", "high", "n", "standing", "note"]
+    parts[2:2] = ["sd"] if any(cell.sd is not None for _, row in rows for cell in row.cells) else []
+    parts[-1:-1] = ["gain"] if any(table.baseline is not None for table in tables) else []
+    printed = [] if all(table.measured for table in tables) else ["trained on"]
     out = io.StringIO()
     writer = csv_module.writer(out, lineterminator="\n")
-    head = ["model", "family", "source"]
-    for column in table.columns:
-        head += [
-            column.key,
-            f"{column.key} low",
-            f"{column.key} high",
-            f"{column.key} n",
-            f"{column.key} note",
-        ]
-    writer.writerow(head)
-    for row in table.rows:
-        line: list[str | float | None] = [
-            row.model,
-            row.family,
-            "measured" if table.measured else "published",
-        ]
-        for cell in row.cells:
-            estimate = cell.estimate
-            line += [None] * 3 if estimate is None else [estimate.value, estimate.low, estimate.high]
-            line += [cell.n, "; ".join(table.footnotes[note] for note in cell.notes)]
+    names = [name for key in keys for name in (key, *(f"{key} {part}" for part in parts))]
+    writer.writerow(["model", "family", "source", *printed, *names])
+    for table, row in rows:
+        cells = {column.key: cell for column, cell in zip(table.columns, row.cells, strict=True)}
+        line: list[str | float | None] = [row.model, row.family, table.source or "measured"]
+        line += [row.trained_on] if printed else []
+        for key in keys:
+            told = _told(table, cells[key]) if key in cells else {}
+            line += [told.get(part) for part in ("value", *parts)]
         writer.writerow(line)
     return out.getvalue()
 
 
-def json(table: Table) -> str:
-    """The table as one JSON document, values and bounds as recorded."""
-    return json_module.dumps(as_dict(table), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+def _told(table: Table, cell: Cell) -> dict[str, str | float | None]:
+    estimate = cell.estimate
+    bounds = (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)
+    return {
+        **dict(zip(("value", "low", "high"), bounds, strict=True)),
+        "sd": cell.sd,
+        "n": cell.n,
+        "standing": "best" if cell.best else "second" if cell.second else "",
+        "gain": cell.gain,
+        "note": "; ".join(table.footnotes[note] for note in cell.notes),
+    }
+
+
+def json(table: Table, *published: Table) -> str:
+    """The table as one JSON document, values and bounds as recorded; published tables under `published`."""
+    document = as_dict(table) | ({"published": [as_dict(one) for one in published]} if published else {})
+    return json_module.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
 def as_dict(table: Table) -> dict:
@@ -313,11 +139,14 @@ def as_dict(table: Table) -> dict:
     return {
         "title": table.title,
         "source": "measured" if table.measured else "published",
+        "paper": table.source or None,
+        "baseline": table.baseline,
         "columns": columns,
         "rows": [
             {
                 "model": row.model,
                 "family": row.family or None,
+                "trained_on": row.trained_on or None,
                 "cells": {
                     column.key: _cell_dict(cell)
                     for column, cell in zip(table.columns, row.cells, strict=True)
@@ -336,4 +165,5 @@ def _cell_dict(cell: Cell) -> dict:
     finite = {
         name: bound if bound is not None and math.isfinite(bound) else None for name, bound in bounds.items()
     }
-    return finite | {"n": cell.n, "best": cell.best, "notes": list(cell.notes)}
+    own = {"sd": cell.sd, "gain": cell.gain, "n": cell.n, "best": cell.best, "second": cell.second}
+    return finite | own | {"notes": list(cell.notes)}

@@ -8,16 +8,15 @@ columns there are and in which order; `hierbench.leaderboard.render` turns the t
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hierbench.contracts import Estimate
-from hierbench.errors import OutputError
-from hierbench.leaderboard.columns import Column, Layout, Specs, documents, further, layout
-from hierbench.names import lookup
-from hierbench.yaml_files import read_yaml
+from hierbench.errors import one_line
+from hierbench.leaderboard.columns import Column, Layout, Specs, further, layout
 
 if TYPE_CHECKING:
     from hierbench.results import Record
@@ -32,17 +31,23 @@ class Cell:
     estimate: Estimate | None = None
     n: int | None = None
     best: bool = False
+    second: bool = False  # the best but one, of three or more
     notes: tuple[int, ...] = ()
     comparable: bool = True  # False: measured on other data than the rest of the column
+    degenerate: bool = False  # the figure says little; such a one is never the best
+    sd: float | None = None  # over seeds, where the row stands for several
+    gain: float | None = None  # over the baseline's figure, where there is a baseline
 
 
 @dataclass(frozen=True)
 class Row:
-    """One model."""
+    """One model, or all seeds of one."""
 
     model: str
     family: str
     cells: tuple[Cell, ...]
+    trained_on: str = ""  # of published rows
+    recipe: str = ""  # what models that differ by seed alone have in common; "" = a model of its own
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,9 @@ class Table:
     footnotes: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     measured: bool = True  # False: figures printed in a paper
-    published: str | None = None  # name of the paper's own figures for this layout
+    source: str = ""  # of published figures: the paper and its table
+    published: tuple[str, ...] = ()  # names of the papers' own figures for this layout
+    baseline: str | None = None  # the row whose figures the others' gains are over
 
 
 @dataclass(frozen=True)
@@ -95,16 +102,29 @@ def read(folders: Sequence[str | Path], layout: str | None = None) -> Table:
     Where two folders hold the same measurement (model, checkpoint, task, variant), the later one counts, and a figure
     more than a gap. The layout is by default the one of the first folder's run. Raises OutputError, UnknownNameError.
     """
+    records = [record for record, _ in gathered(folders)]
+    return build(records, layout or layout_of(folders))
+
+
+def gathered(folders: Sequence[str | Path]) -> list[tuple[Record, Path]]:
+    """The records that count of several output folders, as `read` has it, each with its folder. Raises OutputError."""
     from hierbench import results
 
-    records: dict[tuple, Record] = {}
+    records: dict[tuple, tuple[Record, Path]] = {}
     for folder in folders:
         for record in results.read_results(folder):
             same = (record.model, record.family, checkpoint(record), record.task, _Variant.of(record))
-            before = records.pop(same, record)
-            records[same] = before if record.metrics is None and before.metrics is not None else record
-    asked = results.read_run(folders[0])
-    return build(records.values(), layout or asked.get("layout") or DEFAULT_LAYOUT)
+            before = records.pop(same, (record, Path(folder)))
+            gap = record.metrics is None and before[0].metrics is not None
+            records[same] = before if gap else (record, Path(folder))
+    return list(records.values())
+
+
+def layout_of(folders: Sequence[str | Path]) -> str:
+    """The name of the layout that the first folder's run asked for. Raises OutputError."""
+    from hierbench import results
+
+    return results.read_run(folders[0]).get("layout") or DEFAULT_LAYOUT
 
 
 def build(results: Iterable[Record], layout: str | Layout = DEFAULT_LAYOUT) -> Table:
@@ -118,7 +138,7 @@ def build(results: Iterable[Record], layout: str | Layout = DEFAULT_LAYOUT) -> T
     layout = _named(layout)
     specs = Specs(records)
     added = further(layout, records)
-    names = _row_names(records)
+    names = row_names(records)
     rows = list(dict.fromkeys(names))
     by_place: dict[tuple[str, str], list[Record]] = {}
     for name, record in zip(names, records, strict=True):
@@ -144,10 +164,13 @@ def build(results: Iterable[Record], layout: str | Layout = DEFAULT_LAYOUT) -> T
     family: dict[str, str] = {}
     for name, record in zip(names, records, strict=True):
         family[name] = record.family if record.family != "unknown" else family.get(name, "unknown")
+    recipe = {name: recipe_of(record) for name, record in zip(names, records, strict=True)}
     return Table(
         title=_title(layout, columns, added),
         columns=tuple(columns),
-        rows=tuple(Row(row, family[row], tuple(cells[row])) for row in rows),
+        rows=standings(
+            columns, [Row(row, family[row], tuple(cells[row]), recipe=recipe[row]) for row in rows]
+        ),
         footnotes=tuple(footnotes),
         remarks=_remarks(columns, records),
         published=layout.published,
@@ -167,7 +190,7 @@ def _named(layout_or_name: str | Layout) -> Layout:
     return layout(layout_or_name) if isinstance(layout_or_name, str) else layout_or_name
 
 
-def _row_names(records: Sequence[Record]) -> list[str]:
+def row_names(records: Sequence[Record]) -> list[str]:
     """The row of each record: the model's name, with family or start of the hash where two models share the name.
 
     A model that did not load has neither; its records belong to the model of that name.
@@ -184,6 +207,18 @@ def _row_names(records: Sequence[Record]) -> list[str]:
             apart.append((checkpoint(record) or "unknown")[:8])
         names.append(f"{record.model} ({', '.join(apart)})" if apart else record.model)
     return names
+
+
+def recipe_of(record: Record) -> str:
+    """What a model has in common with those that differ from it by seed alone; "" where nothing says so.
+
+    `NAME@SEED` (argent@1, argent@seed2) or, in the card's notes, `recipe` and `seed`.
+    """
+    notes = record.provenance.get("model_notes")
+    if isinstance(notes, dict) and isinstance(notes.get("recipe"), str) and type(notes.get("seed")) is int:
+        return notes["recipe"]
+    named = re.fullmatch(r"(.+)@(?:seed)?\d+", record.model)
+    return named[1] if named else ""
 
 
 def checkpoint(record: Record) -> str | None:
@@ -267,9 +302,6 @@ def _cells(
     """The cells of one column; adds what has to be explained to `footnotes`."""
     prints = [figure.fingerprint for figure in here.values() if figure.fingerprint]
     usual = max(prints, key=prints.count) if prints else None  # the first of the most frequent
-    comparable = len(set(prints)) < 2
-    sound = {row: figure for row, figure in here.items() if not figure.degenerate}
-    best = _best(column, [figure.estimate.value for figure in sound.values()]) if comparable else None
     cells = {}
     for row in rows:
         figure = here.get(row)
@@ -287,8 +319,8 @@ def _cells(
         cells[row] = Cell(
             estimate=figure.estimate,
             n=figure.n,
-            best=row in sound and best is not None and printed(column, figure.estimate.value) == best,
             comparable=not foreign,
+            degenerate=bool(figure.degenerate),
             notes=tuple(_number(note, footnotes) for note in notes),
         )
     return cells
@@ -300,12 +332,32 @@ def _number(note: str, footnotes: list[str]) -> int:
     return footnotes.index(note)
 
 
-def _best(column: Column, values: list[float]) -> str | None:
-    """How the best value prints: figures that look alike are equally good. None where there is no contest."""
-    values = [value for value in values if math.isfinite(value)]
-    if len(values) < 2 or not column.better:
-        return None
-    return printed(column, max(values) if column.better == "higher" else min(values))
+def standings(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[Row, ...]:
+    """The rows with the best figure of each column marked, and of three or more models the second.
+
+    Figures that print alike are equally good. There is no contest in a column whose direction nobody knows or whose
+    figures come from different data, and degenerate figures take no part.
+    """
+    marked: list[list[Cell]] = [[] for _ in rows]
+    for place, column in enumerate(columns):
+        cells = [row.cells[place] for row in rows]
+        sound = [
+            cell.estimate.value
+            for cell in cells
+            if cell.estimate and not cell.degenerate and math.isfinite(cell.estimate.value)
+        ]
+        contest = column.better and len(sound) > 1 and all(cell.comparable for cell in cells)
+        order = list(
+            dict.fromkeys(
+                printed(column, value) for value in sorted(sound, reverse=column.better == "higher")
+            )
+        )
+        for own, cell in zip(marked, cells, strict=True):
+            runs = contest and cell.estimate and not cell.degenerate
+            text = printed(column, cell.estimate.value) if runs and cell.estimate else ""
+            second = len(sound) > 2 and text in order[1:2]
+            own.append(replace(cell, best=bool(text) and text == order[0], second=second))
+    return tuple(replace(row, cells=tuple(own)) for row, own in zip(rows, marked, strict=True))
 
 
 def printed(column: Column, value: float) -> str:
@@ -324,17 +376,13 @@ def _gap(column: Column, row: str, by_place: Mapping) -> str:
     records = by_place.get((row, column.task), ())
     for record in records:
         if record.error:
-            return f"{column.task}: failed: {_one_line(record.error)}"
+            return f"{column.task}: failed: {one_line(record.error)}"
     for record in records:
         if record.skipped:
-            return f"{column.task}: skipped: {_one_line(record.skipped)}"
+            return f"{column.task}: skipped: {one_line(record.skipped)}"
     if any(_figure(record, column) is not None for record in records):
         return f"{column.task}: measured for this model in another column"
     return f"{column.task}: " + ("the result lacks this metric" if records else "not run for this model")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _plain_first(variant: _Variant) -> tuple:
@@ -418,45 +466,5 @@ def _by_text(said: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """(task, text) pairs -> (tasks, text): each text once, with all the tasks that it is about."""
     tasks: dict[str, dict[str, None]] = {}
     for task, text in said:
-        tasks.setdefault(_one_line(text), {})[task] = None
+        tasks.setdefault(one_line(text, None), {})[task] = None
     return [(", ".join(names), text) for text, names in tasks.items()]
-
-
-# ----------------------------------------------------------------------------------------------- published figures
-
-
-def published(name: str) -> Table:
-    """The figures that a paper prints, as a table of its own, marked as not measured.
-
-    Raises UnknownNameError where no such figures are stored.
-    """
-    document = lookup("published figures", name, _published())
-    specs = Specs()
-    by_key = {column.key: specs.applied(column) for column in layout(document["layout"]).columns}
-    columns = tuple(by_key[key] for key in document["columns"])
-    rows = tuple(
-        Row(
-            model,
-            "",
-            tuple(_published_cell(column, value) for column, value in zip(columns, values, strict=True)),
-        )
-        for model, values in document["rows"].items()
-    )
-    return Table(
-        title=f"PUBLISHED, not measured by hierbench: {document['title']}",
-        columns=columns,
-        rows=rows,
-        remarks=(f"Source: {document['source']}.", *document["notes"], "–: not printed in the source."),
-        measured=False,
-    )
-
-
-def _published() -> dict[str, dict[str, Any]]:
-    return {path.stem: read_yaml(path, "published figures", OutputError) for path in documents("published")}
-
-
-def _published_cell(column: Column, value: float | None) -> Cell:
-    """Papers print fractions as percent; a cell holds what a record would."""
-    if value is None:
-        return Cell()
-    return Cell(Estimate(value / 100 if column.unit == "fraction" else value))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import logging
 import math
+import re
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from hierbench.errors import CheckpointError, UsageError, one_line
+from hierbench.json_files import read_json
 from hierbench.reference.checkpoint import check_dtypes, read_state
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -70,10 +72,64 @@ def state_sha256(model: nn.Module) -> str:
 
 # ------------------------------------------------------------------------------------ folders of transformers
 
+HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
+"""ORG/REPO, perhaps with @REVISION."""
+
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
 
 SAFETENSORS_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I8": "int8"}
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """What a folder's config.json says. Raises CheckpointError."""
+    path = folder / "config.json"
+    if not path.exists():
+        raise CheckpointError(f"{folder} has no config.json: not a model in transformers' layout")
+    told = read_json(path, "configuration", CheckpointError)
+    if not isinstance(told, dict):
+        raise CheckpointError(f"{path} holds no fields: not a model in transformers' layout")
+    return told
+
+
+def pretrained(cls: Any, folder: Path, what: str, **settings: Any) -> Any:
+    """`cls.from_pretrained` of a folder: nothing downloaded or run, nothing printed. Raises CheckpointError.
+
+    `what` begins the message: "the tokenizer in", say.
+    """
+    from transformers.utils import logging as transformers_logging
+
+    bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        with quietly():
+            return cls.from_pretrained(folder, local_files_only=True, **settings)
+    except Exception as error:  # the library raises nearly anything
+        raise CheckpointError(f"{what} {folder} does not load: {one_line(error)}") from error
+    finally:
+        if bars:
+            transformers_logging.enable_progress_bar()
+
+
+def pretrained_model(cls: Any, folder: Path) -> tuple[Any, dict[str, list[str]]]:
+    """A folder's model in float32 and, by kind ("missing_keys", …), what does not fit it. Raises CheckpointError."""
+    model, report = pretrained(
+        cls, folder, f"the {cls.__name__} in", output_loading_info=True, dtype=torch.float32
+    )
+    wrong = {}
+    for kind in ("missing_keys", "mismatched_keys", "unexpected_keys"):
+        # Old files carry the position numbers, which are no weights.
+        names = sorted(str(key) for key in report.get(kind) or () if not str(key).endswith("position_ids"))
+        wrong[kind] = names
+    return model, wrong
+
+
+def resampling(processor: Any, folder: Path) -> str:
+    """How an image processor resamples: "bicubic", say. Raises CheckpointError."""
+    try:
+        return Image.Resampling(int(processor.resample)).name.lower()
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"the image processor in {folder}: resample: {one_line(error)}") from error
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -159,12 +215,9 @@ def check_processor(processor: Any, folder: Path, kinds: Collection[str]) -> Non
     `kinds` are the names of classes that we read, without Fast, Pil and the like. Raises CheckpointError.
     """
     for file in PROCESSOR_FILES:
-        try:
-            told = json.loads((folder / file).read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        if not (folder / file).exists():
             continue
-        except (OSError, ValueError) as error:
-            raise CheckpointError(f"{folder / file} cannot be read: {one_line(error)}") from error
+        told = read_json(folder / file, "image processor", CheckpointError)
         told = told.get("image_processor") or told if isinstance(told, dict) else {}
         kind = told.get("image_processor_type") or told.get("feature_extractor_type")
         if kind is not None and str(kind).removesuffix("Fast").removesuffix("Pil") not in kinds:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
 from PIL import Image
@@ -180,13 +180,11 @@ def _parameters(model: DualEncoder) -> int:
     return count if known is None else count - (len(table) - len(known)) * table.shape[1]
 
 
-def _scalars(model: DualEncoder, geometry: Geometry) -> dict[str, float]:
-    """The learned scalars for the card, as factors rather than logs."""
-    notes = {name: scale.item() for name, scale in model.scales().items()}
+def _scalars(model: DualEncoder, geometry: Geometry) -> dict[str, Any]:
+    """The learned scalars for the card, exponentiated; lists where a product has one of each factor."""
+    notes: dict[str, Any] = {name: scale.item() for name, scale in model.scales().items()}
     notes |= {name: value for name, value in geometry.describe().items() if name != "name"}
-    if model.spec.alphas:
-        notes |= {name: getattr(model, name).exp().item() for name in ("visual_alpha", "textual_alpha")}
-    return notes
+    return notes | {name: alpha.tolist() for name, alpha in model.alphas().items()}
 
 
 def _short(values: Sequence[float]) -> str:

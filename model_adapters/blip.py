@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,22 +14,25 @@ from torch import Tensor
 
 from hierbench.contracts import Fit, Geometry, ModelCard
 from hierbench.data.images import to_square
-from hierbench.errors import CheckpointError, UsageError, one_line
+from hierbench.errors import CheckpointError, UsageError
 from hierbench.geometry import Sphere
 from hierbench.model_adapters._foreign import (
+    HUB_NAME,
     Scaling,
     arithmetic,
     check_processor,
     check_weight_dtypes,
-    quietly,
+    pretrained,
+    pretrained_model,
+    read_config,
     ready,
+    resampling,
     size_of,
     weight_files,
 )
 from hierbench.models import checkpoints
 
 TEXT_BATCH = 256
-HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
 PARTS = ("*.json", "*.txt")  # configuration, tokenizer, image processor
 EXAMPLE = "Salesforce/blip-itm-large-coco"
 
@@ -124,13 +124,8 @@ def _folder(checkpoint: str) -> tuple[Path, str]:
         folder, title = checkpoints.hub_snapshot(hub[1], hub[2]), hub[1].partition("/")[2]
     else:
         raise CheckpointError(f"{checkpoint} is neither a folder nor a hub name: blip reads, say, {EXAMPLE}")
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        kind, built = config.get("model_type"), config.get("architectures") or []
-    except FileNotFoundError:
-        raise CheckpointError(f"{folder} has no config.json: not a model in transformers' layout") from None
-    except (OSError, ValueError, AttributeError) as error:
-        raise CheckpointError(f"{folder / 'config.json'} cannot be read: {one_line(error)}") from error
+    config = read_config(folder)
+    kind, built = config.get("model_type"), list(map(str, config.get("architectures") or ()))
     if kind != "blip" or "BlipForImageTextRetrieval" not in built:
         what = f"{', '.join(built) or 'a model'} of type {kind!r}"
         raise CheckpointError(f"{folder} holds {what}: blip reads BlipForImageTextRetrieval, say {EXAMPLE}")
@@ -138,25 +133,8 @@ def _folder(checkpoint: str) -> tuple[Path, str]:
 
 
 def _model(folder: Path) -> transformers.BlipForImageTextRetrieval:
-    from transformers.utils import logging
-
-    bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        with quietly():
-            loaded: Any = transformers.BlipForImageTextRetrieval.from_pretrained(
-                folder, local_files_only=True, output_loading_info=True, dtype=torch.float32
-            )
-            model, report = loaded
-    except Exception as error:
-        raise CheckpointError(
-            f"{folder} does not load as a BLIP retrieval model: {one_line(error)}"
-        ) from error
-    finally:
-        if bars:
-            logging.enable_progress_bar()
-    wrong = sorted(str(key) for part in ("missing_keys", "mismatched_keys") for key in report.get(part) or ())
-    wrong = [key for key in wrong if not key.endswith("position_ids")]
+    model, report = pretrained_model(transformers.BlipForImageTextRetrieval, folder)
+    wrong = sorted([*report["missing_keys"], *report["mismatched_keys"]])
     if wrong:
         raise CheckpointError(
             f"{folder} is no complete BLIP retrieval model: {len(wrong)} weights are missing or of another shape, "
@@ -167,33 +145,19 @@ def _model(folder: Path) -> transformers.BlipForImageTextRetrieval:
 
 def _processors(folder: Path, image_size: int) -> tuple[Callable[..., Any], str, Scaling]:
     """(tokenizer, resampling, scaling of pixels) of the folder."""
-    try:
-        with quietly():
-            words = transformers.AutoTokenizer.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False
-            )
-            pixels = transformers.BlipImageProcessor.from_pretrained(folder, local_files_only=True)
-    except Exception as error:
-        raise CheckpointError(
-            f"the tokenizer or image processor in {folder} cannot be read: {one_line(error)}"
-        ) from error
+    what = "the tokenizer or image processor in"
+    words = pretrained(transformers.AutoTokenizer, folder, what, trust_remote_code=False)
+    pixels = pretrained(transformers.BlipImageProcessor, folder, what)
     check_processor(pixels, folder, ("BlipImageProcessor",))
     size = size_of(pixels, "size", ("height", "width"), folder)
     if set(size.values()) != {image_size}:
         raise CheckpointError(
             f"the image processor in {folder} resizes to {size}, the model reads squares of {image_size}"
         )
-    try:
-        resample = Image.Resampling(int(pixels.resample)).name.lower()
-    except (TypeError, ValueError) as error:
-        raise CheckpointError(f"the image processor in {folder}: resample: {one_line(error)}") from error
-    return words, resample, Scaling.of(pixels, folder)
+    return words, resampling(pixels, folder), Scaling.of(pixels, folder)
 
 
 def _sha256(folder: Path) -> str:
     """Of everything in the folder that shapes the features: weights, configuration, tokenizer, processor."""
     parts = sorted(file for pattern in PARTS for file in folder.glob(pattern))
-    listing = "\n".join(
-        f"{checkpoints.sha256(file)}  {file.name}" for file in [*weight_files(folder), *parts]
-    )
-    return hashlib.sha256(listing.encode()).hexdigest()
+    return checkpoints.files_sha256([*weight_files(folder), *parts])

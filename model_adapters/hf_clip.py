@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,23 +16,26 @@ from torch import Tensor
 
 from hierbench.contracts import Fit, Geometry, ModelCard
 from hierbench.data.images import to_square
-from hierbench.errors import CheckpointError, UsageError, one_line
+from hierbench.errors import CheckpointError, UsageError
 from hierbench.geometry import Sphere
 from hierbench.model_adapters._foreign import (
+    HUB_NAME,
     PROCESSOR_FILES,
     Scaling,
     arithmetic,
     check_processor,
     check_weight_dtypes,
-    quietly,
+    pretrained,
+    pretrained_model,
+    read_config,
     ready,
+    resampling,
     size_of,
     weight_files,
 )
 from hierbench.models import checkpoints
 
 TEXT_BATCH = 256
-HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
 SETTINGS = (
     "config.json", "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt",
     *PROCESSOR_FILES,
@@ -137,21 +136,6 @@ class Pixels:
         return f"{how} to {self.side} ({self.resample}), {self.scaling.words()}"
 
 
-@contextlib.contextmanager
-def _silent_transformers() -> Iterator[None]:
-    """Without its log lines and its loading bar."""
-    from transformers.utils import logging
-
-    bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        with quietly():
-            yield
-    finally:
-        if bars:
-            logging.enable_progress_bar()
-
-
 def _features(output: Any) -> Tensor:
     """transformers 5 wraps what transformers 4 returned as it was."""
     return (output if isinstance(output, Tensor) else output.pooler_output).float()
@@ -176,29 +160,14 @@ def _name(checkpoint: str) -> str:
 
 def _check_kind(folder: Path) -> None:
     """Refuse what is no CLIP before anything is built."""
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise CheckpointError(f"{folder} has no config.json: not a model in transformers' layout") from None
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder / 'config.json'} cannot be read: {one_line(error)}") from error
-    kind = config.get("model_type") if isinstance(config, dict) else None
+    kind = read_config(folder).get("model_type")
     if kind != "clip":
         raise CheckpointError(f"{folder} holds a model of type {kind!r}: hf_clip reads the type 'clip' only")
 
 
 def _model(folder: Path) -> transformers.CLIPModel:
-    try:
-        with _silent_transformers():
-            loaded: Any = transformers.CLIPModel.from_pretrained(
-                folder, local_files_only=True, output_loading_info=True, dtype=torch.float32
-            )
-            model, report = loaded
-    except Exception as error:
-        raise CheckpointError(f"{folder} does not load as a CLIP model: {one_line(error)}") from error
-    for kind in ("missing_keys", "mismatched_keys", "unexpected_keys"):
-        # Old files carry the position numbers, which are no weights.
-        names = sorted(str(key) for key in report.get(kind) or () if not str(key).endswith("position_ids"))
+    model, wrong = pretrained_model(transformers.CLIPModel, folder)
+    for kind, names in wrong.items():
         if names:
             raise CheckpointError(
                 f"{folder} does not fit CLIPModel: {kind.replace('_', ' ')} {', '.join(names[:5])}"
@@ -210,13 +179,7 @@ def _model(folder: Path) -> transformers.CLIPModel:
 def _tokenizer(folder: Path, context: int, vocabulary: int) -> tuple[Callable, str]:
     """(texts -> token ids with start and end, at most `context` each; where the tokenizer came from)."""
     if (folder / "tokenizer.json").is_file() or (folder / "vocab.json").is_file():
-        try:
-            with _silent_transformers():
-                own = transformers.AutoTokenizer.from_pretrained(
-                    folder, local_files_only=True, trust_remote_code=False
-                )
-        except Exception as error:
-            raise CheckpointError(f"the tokenizer in {folder} cannot be read: {one_line(error)}") from error
+        own = pretrained(transformers.AutoTokenizer, folder, "the tokenizer in", trust_remote_code=False)
         return partial(_own_ids, own, context), "the folder's own"
     if vocabulary != CLIP_VOCABULARY:
         raise CheckpointError(f"{folder} has no tokenizer, and its vocabulary is not CLIP's: copy one there")
@@ -263,13 +226,7 @@ def _pixels(folder: Path, image_size: int) -> tuple[Pixels, str]:
         )
         origin = "OpenAI CLIP's, as the folder has none"
     else:
-        try:
-            with _silent_transformers():
-                processor = transformers.CLIPImageProcessor.from_pretrained(folder, local_files_only=True)
-        except Exception as error:
-            raise CheckpointError(
-                f"the image processor in {folder} cannot be read: {one_line(error)}"
-            ) from error
+        processor = pretrained(transformers.CLIPImageProcessor, folder, "the image processor in")
         origin = "the folder's own"
     check_processor(processor, folder, ("CLIPImageProcessor", "CLIPFeatureExtractor"))
     size = size_of(processor, "size", ("shortest_edge", "height", "width"), folder)
@@ -286,11 +243,7 @@ def _pixels(folder: Path, image_size: int) -> tuple[Pixels, str]:
         raise CheckpointError(
             f"the image processor in {folder} resizes to {size}, {cut}: the model reads squares of {image_size}"
         )
-    try:
-        resample = Image.Resampling(int(processor.resample)).name.lower()
-    except (TypeError, ValueError) as error:
-        raise CheckpointError(f"the image processor in {folder}: resample: {one_line(error)}") from error
-    return Pixels(image_size, shorter, resample, Scaling.of(processor, folder)), origin
+    return Pixels(image_size, shorter, resampling(processor, folder), Scaling.of(processor, folder)), origin
 
 
 def _folder_sha256(folder: Path) -> str:
@@ -299,5 +252,4 @@ def _folder_sha256(folder: Path) -> str:
     Weights alone would not do: a mended config.json or another tokenizer makes other features.
     """
     files = [*weight_files(folder), *(folder / name for name in SETTINGS if (folder / name).is_file())]
-    listing = "\n".join(f"{checkpoints.sha256(file)}  {file.name}" for file in files)
-    return hashlib.sha256(listing.encode()).hexdigest()
+    return checkpoints.files_sha256(files)

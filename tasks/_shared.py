@@ -4,35 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from hierbench.contracts import Embeddings, Geometry
 from hierbench.data.datasets import Classification, MultiLabel
-from hierbench.errors import EncodingError, OutputError
+from hierbench.errors import OutputError
 
-
-def image_features(embeddings: Embeddings, ids: Sequence[str]) -> Tensor:
-    """(n,) image ids -> (n, D) tangents; EncodingError where one is not finite."""
-    return _finite(embeddings.images(ids), "image", ids)
-
-
-def text_features(embeddings: Embeddings, strings: Sequence[str]) -> Tensor:
-    """(n,) strings -> (n, D) tangents; EncodingError where one is not finite."""
-    return _finite(embeddings.texts(strings), "text", strings)
-
-
-def _finite(features: Tensor, kind: str, names: Sequence[str]) -> Tensor:
-    bad = (~torch.isfinite(features)).any(1).nonzero().flatten()
-    if len(bad):
-        raise EncodingError(
-            f"the embedding of {kind} {names[int(bad[0])]!r} is not finite (one of {len(bad)} such): "
-            "check the checkpoint, or try --dtype float32"
-        )
-    return features
+if TYPE_CHECKING:  # that a record stands is known without torch
+    from torch import Tensor
 
 
 # --------------------------------------------------------------------------------------------- per-item outcomes
@@ -84,12 +65,17 @@ def positions(of: Iterable[str | None], among: Iterable[str]) -> np.ndarray:
 
 def prompts(dataset: Classification | MultiLabel) -> list[str]:
     """Every class name in every template, class by class."""
-    return [template.replace("{}", name) for name in dataset.class_names for template in dataset.templates]
+    return filled(dataset.class_names, dataset.templates)
+
+
+def filled(names: Iterable[str], templates: Sequence[str]) -> list[str]:
+    """Every name in every template, name by name."""
+    return [template.replace("{}", name) for name in names for template in templates]
 
 
 def class_points(geometry: Geometry, embeddings: Embeddings, dataset: Classification | MultiLabel) -> Tensor:
     """(classes, D): the point of each class, the geometry's mean of its prompts."""
-    texts = text_features(embeddings, prompts(dataset))
+    texts = embeddings.texts(prompts(dataset))
     return geometry.mean(texts.reshape(dataset.num_classes, len(dataset.templates), -1))
 
 

@@ -11,7 +11,7 @@ from hierbench.data.datasets import CaptionChains
 from hierbench.data.manifests import Manifest
 from hierbench.metrics import bootstrap
 from hierbench.metrics.radial import radial_retrieval
-from hierbench.tasks._shared import column, image_features, positions, text_features
+from hierbench.tasks._shared import column, positions
 
 TIED = 0.1  # share of tied pairs of radii from which Kendall's tau is an artefact of how ties count
 ROOT = ""  # the empty caption: the root of geometries without an origin
@@ -54,7 +54,7 @@ class HierarCaps:
             metrics=(
                 MetricSpec("precision", "Prec", unit="fraction"),
                 MetricSpec("recall", "Rec", unit="fraction"),
-                MetricSpec("tied", "Tied radii", higher_is_better=False, unit="fraction"),
+                MetricSpec("tied", "Tied radii", higher_is_better=None, unit="fraction"),
                 MetricSpec("d_corr", "d_corr", unit="fraction", minimum=-1.0),
             ),
             headline="d_corr",
@@ -86,11 +86,11 @@ class HierarCaps:
         texts = [text for chain in dataset.captions for text in chain]
         outcome = radial_retrieval(
             geometry,
-            image_features(embeddings, ids),
-            text_features(embeddings, texts),
+            embeddings.images(ids),
+            embeddings.texts(texts),
             dataset.owner,
             texts,
-            text_features(embeddings, [ROOT])[0],
+            embeddings.texts([ROOT])[0],
             protocol=self.protocol,
         )
         items: dict[str, dict[str, Any]] = {

@@ -16,7 +16,6 @@ from hierbench.metrics.multilabel import average_precisions, map_statistic
 from hierbench.tasks._shared import (
     class_points,
     column,
-    image_features,
     one_point,
     prompts,
     repeated_names,
@@ -73,7 +72,7 @@ class MultiLabel:
         return bootstrap.Statistics(map_statistic(*kept), tuple(column(items, "images", "image_id")))
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: datasets.MultiLabel) -> Scores:
-        images = geometry.lift(image_features(embeddings, dataset.images.ids))
+        images = geometry.lift(embeddings.images(dataset.images.ids))
         classes = class_points(geometry, embeddings, dataset)
         scores = geometry.similarity(images, classes).numpy()
         labels = (dataset.present, dataset.ignored)

@@ -9,13 +9,13 @@ these is our reading, fixed by the printed figures.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from hierbench.contracts import (
     EmbeddingRequests,
@@ -42,7 +42,10 @@ from hierbench.tasks._pairs import (
     own_captions,
     relation_name,
 )
-from hierbench.tasks._shared import column, image_features, positions, text_features
+from hierbench.tasks._shared import column, positions
+
+if TYPE_CHECKING:  # that a record stands is known without torch
+    from torch import Tensor
 
 ROOT = ""  # the empty caption: where geometries without cones look from
 MOST_TIES = 0.9  # of the comparisons of a positive with a negative pair; beyond, AUC and AP say little
@@ -119,14 +122,17 @@ class Pep:
         metrics = self.statistics(items).estimates()
         label = np.asarray(items["pairs"]["label"])
         note = f"{int(label.sum()):,} positive and {int((1 - label).sum()):,} negative pairs"
-        degenerate = {
+        definition = geometry.entailment_definition
+        return Scores(metrics, len(dataset.sample_ids), items, (note,), self.degenerate(items), definition)
+
+    def degenerate(self, items: Mapping[str, Any]) -> dict[str, str]:
+        """What `Scores.degenerate` says of outcomes: where most comparisons tie."""
+        return {
             name: why
             for contest in _Contests(items).all(self.pairs)
             if (why := contest.degenerate())
             for name in contest.names
         }
-        definition = geometry.entailment_definition
-        return Scores(metrics, len(dataset.sample_ids), items, (note,), degenerate, definition)
 
     def outcomes(
         self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChains
@@ -135,11 +141,11 @@ class Pep:
         pool, counted = self.pairs.negatives(dataset)
         if not counted.any():
             raise DataError(f"{dataset.name} leaves no negative pair for {self.name}: evaluate more samples")
-        root = geometry.lift(text_features(embeddings, [ROOT])[0]) if self.radial else None
-        images = geometry.lift(image_features(embeddings, dataset.images.ids))
-        levels = [text_features(embeddings, level) for level in zip(*dataset.captions, strict=True)]
+        root = geometry.lift(embeddings.texts([ROOT])[0]) if self.radial else None
+        images = geometry.lift(embeddings.images(dataset.images.ids))
+        levels = [embeddings.texts(level) for level in zip(*dataset.captions, strict=True)]
         chain = [*map(geometry.lift, levels), images[dataset.owner]]  # five places of (samples, D)
-        others = geometry.lift(text_features(embeddings, pool))
+        others = geometry.lift(embeddings.texts(pool))
 
         entails = partial(geometry.entailment, root=root)
         kinds: dict[str, Any] = {"score": entails, "similarity": partial(_similarity, geometry)}
@@ -187,7 +193,7 @@ def _metrics(pairs: PairList) -> Iterator[MetricSpec]:
     yield from both("", "")
     yield from both("signed", "signed")
     yield MetricSpec("direction_auc", "Direction AUC", unit="fraction")
-    yield MetricSpec("zero_fraction", "Zero scores", higher_is_better=False, unit="fraction")
+    yield MetricSpec("zero_fraction", "Zero scores", higher_is_better=None, unit="fraction")
     yield from both("similarity", "similarity")
     for metric in ("auc", "ap"):
         yield MetricSpec(f"{metric}_gain", f"{metric.upper()} gain", unit="fraction", minimum=-1.0)
@@ -195,8 +201,8 @@ def _metrics(pairs: PairList) -> Iterator[MetricSpec]:
         yield from both(group, group)
     for group in _groups(BETWEEN) if pairs.between else ():
         yield from both(f"{group}_vs_text", f"{group} vs text")
-    yield MetricSpec("distinct", "Distinct scores", unit="raw")
-    yield MetricSpec("tied_fraction", "Ties", higher_is_better=False, unit="fraction")
+    yield MetricSpec("distinct", "Distinct scores", higher_is_better=None, unit="raw")
+    yield MetricSpec("tied_fraction", "Ties", higher_is_better=None, unit="fraction")
 
 
 def _groups(relations: Sequence[Relation]) -> dict[str, list[str]]:
@@ -330,28 +336,24 @@ def _with_gains(statistics: Sequence[bootstrap.Statistic]) -> bootstrap.Statisti
 # ------------------------------------------------------------------------------------------------------- the tables
 
 
-def _similarity(
-    geometry: Geometry, a: torch.Tensor, b: torch.Tensor, *, paired: bool = False
-) -> torch.Tensor:
+def _similarity(geometry: Geometry, a: Tensor, b: Tensor, *, paired: bool = False) -> Tensor:
     """In float64, then float32: pairs that are equally similar get equal numbers, row by row or by matrix."""
     return geometry.similarity(a.double(), b.double(), paired=paired).float()
 
 
 def _margin(
     geometry: Geometry,
-    root: torch.Tensor | None,
-    general: torch.Tensor,
-    specific: torch.Tensor,
+    root: Tensor | None,
+    general: Tensor,
+    specific: Tensor,
     *,
     paired: bool = False,
-) -> torch.Tensor:
+) -> Tensor:
     """1 − 2φ/π."""
-    return 1 - geometry.exterior_angle(general, specific, paired=paired, root=root) * (2 / torch.pi)
+    return 1 - geometry.exterior_angle(general, specific, paired=paired, root=root) * (2 / math.pi)
 
 
-def _has_angles(
-    geometry: Geometry, general: torch.Tensor, specific: torch.Tensor, root: torch.Tensor | None
-) -> bool:
+def _has_angles(geometry: Geometry, general: Tensor, specific: Tensor, root: Tensor | None) -> bool:
     try:
         geometry.exterior_angle(general, specific, root=root)
     except (NotImplementedError, GeometryError):
@@ -359,8 +361,10 @@ def _has_angles(
     return True
 
 
-def _paired(function: Any, chain: Sequence[torch.Tensor], relations: Sequence[Relation]) -> np.ndarray:
+def _paired(function: Any, chain: Sequence[Tensor], relations: Sequence[Relation]) -> np.ndarray:
     """(relations · samples,) scores of each chain's pairs, in parts that stay in the cache."""
+    import torch
+
     general = torch.cat([chain[i] for i, _ in relations])
     specific = torch.cat([chain[j] for _, j in relations])
     parts = zip(general.split(1024), specific.split(1024), strict=True)
@@ -378,9 +382,7 @@ def _chain_table(dataset: CaptionChains, relations: Sequence[Relation]) -> dict[
     }
 
 
-def _against(
-    dataset: CaptionChains, pool: tuple[str, ...], level: int, scores: torch.Tensor
-) -> dict[str, Any]:
+def _against(dataset: CaptionChains, pool: tuple[str, ...], level: int, scores: Tensor) -> dict[str, Any]:
     """The pool -> each sample's caption of a level, unless the pool's is one of its image's own. `scores` (pool, S)."""
     counted = ~own_captions(dataset, pool)[:, dataset.owner]
     row, sample = np.nonzero(counted)

@@ -13,7 +13,7 @@ from hierbench.data.datasets import Classification
 from hierbench.data.manifests import Manifest
 from hierbench.metrics import bootstrap
 from hierbench.metrics.classification import accuracy_statistic, nearest
-from hierbench.tasks._shared import class_points, column, image_features, prompts, repeated_names, same_answer
+from hierbench.tasks._shared import class_points, column, prompts, repeated_names, same_answer
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class ZeroShot:
 
 def classify(geometry: Geometry, embeddings: Embeddings, dataset: Classification) -> np.ndarray:
     """Predicted label (n,) of each image of the dataset."""
-    images = geometry.lift(image_features(embeddings, dataset.images.ids))
+    images = geometry.lift(embeddings.images(dataset.images.ids))
     return nearest(geometry, images, class_points(geometry, embeddings, dataset))
 
 

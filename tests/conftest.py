@@ -72,6 +72,7 @@ GOLDEN_MODEL = {  # kind -> (file of figures, model name in it)
     "meru": ("meru_tiny_7", "MERU"),
     "hycoclip": ("hycoclip_tiny_7", "HyCoCLIP"),
     "uncha": ("uncha_tiny_7", "UNCHA"),
+    "phyclip": ("phyclip_tiny_7", "PHyCLIP"),
 }
 
 

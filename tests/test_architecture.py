@@ -128,6 +128,7 @@ def test_the_reference_models_know_no_evaluation():
         "data",
         "miniature",
         "files",
+        "json_files",
         "progress",
         "plugins",
         "pool",

@@ -63,7 +63,14 @@ def test_catalog_entry(name):
 
 # Families whose checkpoints have the lineage's layout are tried with the golden tiny model of that kind;
 # families that need no checkpoint as they are. The others have tests of their own.
-TINY = {"clip": "clip", "meru": "meru", "hycoclip": "hycoclip", "argent": "hycoclip", "uncha": "uncha"}
+TINY = {
+    "clip": "clip",
+    "meru": "meru",
+    "hycoclip": "hycoclip",
+    "argent": "hycoclip",
+    "uncha": "uncha",
+    "phyclip": "phyclip",
+}
 
 
 @pytest.mark.parametrize("family", sorted(TINY.keys() & FAMILIES.keys()))

@@ -25,13 +25,24 @@ def test_what_a_killed_process_left_is_swept(tmp_path):
     [left] = (tmp_path / "deep").iterdir()
     mine, other, old = (tmp_path / name for name in (temporary_name("a"), ".b.12.ab.tmp", ".c.12.ab.tmp"))
     for path in (mine, other, old, tmp_path / "kept.tmp"):
-        path.write_text("")
+        path.write_text("xy")
     os.utime(old, (0, 0))
-    assert sweep(tmp_path) == 2
+    assert sweep(tmp_path) == len("half") + len("xy")
     assert not left.exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         [mine.name, other.name, "deep", "kept.tmp"]
     )
+
+
+def test_in_a_folder_that_is_held_every_temporary_file_and_folder_goes(tmp_path):
+    inside = tmp_path / temporary_name("step")
+    inside.mkdir()
+    (inside / "weights").write_text("half")
+    (tmp_path / ".b.12.ab.tmp").symlink_to(tmp_path / "kept")
+    (tmp_path / "kept").write_text("kept")
+    assert sweep(tmp_path, ".*.tmp") == 0
+    assert sweep(tmp_path, ".*.tmp", held=True) >= len("half")
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
 @pytest.mark.parametrize(("durable", "synced"), [(True, ["file", "folder"]), (False, [])])

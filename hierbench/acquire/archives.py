@@ -25,7 +25,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
-from hierbench.errors import DataError, OutputError
+from hierbench.errors import DataError, OutputError, one_line
+from hierbench.files import regular_file
 from hierbench.progress import Progress, choose
 
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tbz", ".tar.xz", ".txz")
@@ -273,7 +274,7 @@ def _check_room(archive: Path, folder: Path, needed: int) -> None:
 def _kind(path: Path) -> str | None:
     """zip or tar by the first bytes; for tars from before 1988 by the name."""
     try:
-        with path.open("rb") as file:
+        with regular_file(path, "archive").open("rb") as file:
             head = file.read(512)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
@@ -301,5 +302,4 @@ def _bomb(archive: Path, size: int | None) -> str:
 
 
 def _damaged(archive: Path, error: Exception) -> str:
-    reason = (str(error) or type(error).__name__).partition("\n")[0]
-    return f"{archive} is damaged ({reason}): fetch it again"
+    return f"{archive} is damaged ({one_line(error)}): fetch it again"

@@ -10,10 +10,9 @@ import contextlib
 import errno
 import hashlib
 import http.client
-import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -22,12 +21,16 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from hierbench import __version__
-from hierbench.errors import DataError
-from hierbench.files import replacing
+from hierbench.cache import cache_dir
+from hierbench.data.stamps import stamp_of
+from hierbench.errors import DataError, one_line
+from hierbench.files import locked, replacing
+from hierbench.json_files import known_json, write_json
 
 TRIES = 5  # a download that was cut goes on where it stopped, so many times
 TIMEOUT = 60  # seconds without a byte
 CHUNK = 1 << 20
+KEPT_FROM = 64 << 20  # bytes of a file whose digest is kept: a smaller one is hashed in no time
 
 
 class DownloadError(DataError):
@@ -52,7 +55,9 @@ def download(url: str, target: Path, expected: Expected = Expected()) -> Path:
     """
     if usable(target, url, expected, target):
         return target
-    with _one_process(target):
+    with contextlib.ExitStack() as held:
+        with _writing(target):
+            held.enter_context(locked(target.with_name(target.name + ".lock")))
         if not usable(target, url, expected, target):  # another process may have brought it meanwhile
             part = _bring(url, target, expected)
             wrong = mismatch(part, expected)
@@ -104,8 +109,14 @@ def ask_hub(what: str, call: Callable[[], str]) -> str:
 
 
 def sha256(path: Path) -> str:
-    """Hex SHA-256 of a file; remembered while size and time of change stay the same."""
+    """Hex SHA-256 of a file; remembered while place, size and times of change stay the same."""
     return _digest(path, "sha256")
+
+
+def files_sha256(files: Iterable[Path]) -> str:
+    """Hex SHA-256 of several files: of a line a file, `HASH  NAME`, in their order."""
+    listing = "\n".join(f"{sha256(file)}  {file.name}" for file in files)
+    return hashlib.sha256(listing.encode()).hexdigest()
 
 
 # ---------------------------------------------------------------------------------------------------- records
@@ -140,16 +151,11 @@ def mismatch(path: Path, expected: Expected) -> str | None:
 def record(recorded_at: Path, source: str, path: Path) -> None:
     """Write the sidecar of `recorded_at`: where the bytes at `path` came from, and what they are."""
     facts: dict[str, Any] = {"source": source, "size": path.stat().st_size, "sha256": sha256(path)}
-    with replacing(recorded_at.with_name(recorded_at.name + ".json")) as temporary:
-        temporary.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    write_json(recorded_at.with_name(recorded_at.name + ".json"), facts)
 
 
 def _recorded(path: Path) -> dict[str, Any]:
-    try:
-        facts = json.loads(path.with_name(path.name + ".json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return facts if isinstance(facts, dict) else {}
+    return known_json(path.with_name(path.name + ".json")) or {}
 
 
 # ---------------------------------------------------------------------------------------- download from a URL
@@ -253,20 +259,6 @@ def _writing(path: Path) -> Iterator[None]:
         ) from error
 
 
-@contextlib.contextmanager
-def _one_process(target: Path) -> Iterator[None]:
-    from filelock import FileLock
-
-    with _writing(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(target.with_name(target.name + ".lock"))
-        lock.acquire()  # released by the system if this process dies
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 def _discard(part: Path) -> None:
     part.unlink(missing_ok=True)
     part.with_name(part.name + ".etag").unlink(missing_ok=True)
@@ -274,15 +266,26 @@ def _discard(part: Path) -> None:
 
 def _line(error: Exception) -> str:
     reason = getattr(error, "reason", None) or error
-    return (str(reason) or type(error).__name__).strip().partition("\n")[0]
+    return one_line(reason)
 
 
 def _digest(path: Path, kind: str) -> str:
+    """Of a large file it is kept between runs, under the file's stamp."""
     status = path.stat()
-    return _remembered_digest(path, kind, status.st_size, status.st_mtime_ns)
+    stamp = stamp_of([path.resolve()], kind) if status.st_size >= KEPT_FROM else None
+    kept = cache_dir() / "digests" / stamp.hex()[:32] if stamp is not None else None
+    with contextlib.suppress(OSError, ValueError):
+        found = kept.read_text() if kept is not None else ""
+        if len(bytes.fromhex(found)) == hashlib.new(kind, usedforsecurity=False).digest_size:
+            return found
+    digest = _computed_digest(path, kind, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    if kept is not None and stamp == stamp_of([path.resolve()], kind):  # it did not change meanwhile
+        with contextlib.suppress(OSError), replacing(kept, durable=False) as temporary:
+            temporary.write_text(digest)
+    return digest
 
 
 @cache
-def _remembered_digest(path: Path, kind: str, size: int, changed: int) -> str:
+def _computed_digest(path: Path, kind: str, size: int, changed: int, moved: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()

@@ -25,7 +25,7 @@ from hierbench import __version__
 from hierbench.acquire import archives
 from hierbench.acquire.counting import check, variant_of
 from hierbench.acquire.download import DownloadError, Expected, download, hub_dataset, recorded_from
-from hierbench.acquire.shards import plan_shards, read_json, write_json, write_shards
+from hierbench.acquire.shards import plan_shards, write_shards
 from hierbench.cache import cache_dir
 from hierbench.data import prepared
 from hierbench.data.datasets import AnyDataset, CaptionChains, MultiLabel
@@ -35,6 +35,7 @@ from hierbench.data.prepared import Info, Origin
 from hierbench.data.readers import open_folder
 from hierbench.errors import DataError, HierbenchError, MissingDataError, OutputError, UsageError
 from hierbench.files import ABANDONED_SECONDS, locked
+from hierbench.json_files import known_json, write_json
 from hierbench.progress import Progress, choose
 
 PREPARING = ".preparing"
@@ -297,7 +298,7 @@ def _open_downloaded(
 
 def _named(error: DataError, staging: Path) -> DataError:
     """The error with the archives' names in place of the folder they were unpacked into, which nobody knows."""
-    unpacked = ", ".join(read_json(staging / "unpacked.json") or ())
+    unpacked = ", ".join(known_json(staging / "unpacked.json") or ())
     folder = str(staging / "unpacked")
     if not unpacked or folder not in str(error):
         return error
@@ -318,7 +319,7 @@ def _downloaded(name: str, file: Any) -> Path:
 def _from_hub(name: str, source: Any) -> tuple[Path, str | None]:
     """Folder and revision of a hub source. Where the manifest names none, the first fetch decides for good."""
     pins = cache_dir() / "downloads" / name / "revisions.json"
-    pinned = read_json(pins) or {}
+    pinned = known_json(pins) or {}
     folder = hub_dataset(source.repo, source.revision or pinned.get(source.repo), source.patterns)
     revision = folder.name if folder.parent.name == "snapshots" else source.revision
     if revision and not source.revision:
@@ -344,7 +345,7 @@ def _unpacked(files: Sequence[Path], staging: Path, progress: Progress, most_fil
     if repeated := [name for name, count in names.items() if count > 1]:
         raise UsageError(f"--from: two files are called {repeated[0]}: rename one")
     stamps = {str(file): _stamp(file) for file in files}
-    done = read_json(marker) or {}
+    done = known_json(marker) or {}
     if any(stamps.get(file) != stamp for file, stamp in done.items()) or not folder.is_dir():
         shutil.rmtree(folder, ignore_errors=True)
         done = {}

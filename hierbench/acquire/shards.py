@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +13,8 @@ from hierbench.data import prepared
 from hierbench.data.datasets import AnyDataset, spread
 from hierbench.data.prepared import Origin, Shard
 from hierbench.errors import DataError
-from hierbench.files import replacing
+from hierbench.files import replacing, sweep
+from hierbench.json_files import known_json, write_json
 from hierbench.pool import each
 from hierbench.progress import Progress
 
@@ -53,13 +53,12 @@ def plan_shards(record: AnyDataset, origin: Origin, staging: Path) -> Plan:
     facts.update(origin.model_dump_json().encode())
     facts.update(f"{prepared.SCHEMA} {prepared.GROUP_BYTES} {prepared.GROUP_ROWS}".encode())
     plan = Plan(len(ids), max(1, min(SHARD_ROWS, int(SHARD_BYTES / max(mean, 1)))), facts.hexdigest())
-    if read_json(staging / "plan.json") != asdict(plan):
+    if known_json(staging / "plan.json") != asdict(plan):
         shutil.rmtree(staging / "prepared", ignore_errors=True)
         shutil.rmtree(staging / "finished", ignore_errors=True)
     for folder in ("prepared", "finished"):
         (staging / folder).mkdir(parents=True, exist_ok=True)
-        for leftover in (staging / folder).glob(".*.tmp"):  # of a killed run
-            leftover.unlink()
+        sweep(staging / folder, ".*.tmp", held=True)
     write_json(staging / "plan.json", asdict(plan))
     return plan
 
@@ -104,7 +103,7 @@ def _make_shard(
 
 def _finished(path: Path, account: Path) -> tuple[Shard, int] | None:
     """A shard of an earlier run, where its size and hash are still those of its account."""
-    told = read_json(account)
+    told = known_json(account)
     if told is None or not path.is_file() or path.stat().st_size != told.get("size"):
         return None
     with path.open("rb") as file:
@@ -182,18 +181,3 @@ class _Hashing:
 
     def flush(self) -> None:
         self.file.flush()
-
-
-def write_json(path: Path, document: Any) -> None:
-    """A JSON file, whole or not at all."""
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """The mapping in a JSON file; None where there is none that can be read."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return document if isinstance(document, dict) else None

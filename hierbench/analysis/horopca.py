@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hierbench.data.datasets import spread
+
 FIT_POINTS = 600  # the directions are found on at most so many, evenly spread
 PRINCIPAL = 3  # principal directions, each both ways, are candidates to start the search from …
 STARTS = 2  # … and the best so many are taken
@@ -49,8 +51,7 @@ def fit(points: Tensor, *, centre: str = "origin") -> Plane:
     if len(points) < 2 or points.shape[1] < 2 or bool((points == points[0]).all()):
         raise ValueError("HoroPCA needs at least two distinct points of two dimensions")
     middle = frechet_mean(points) if centre == "mean" else torch.zeros_like(points[0])
-    chosen = torch.arange(min(len(points), FIT_POINTS)) * len(points) // min(len(points), FIT_POINTS)
-    sample = boost(points[chosen], middle)
+    sample = boost(points[torch.from_numpy(spread(len(points), FIT_POINTS))], middle)
     first = _best(lambda u: busemann(sample, u[None])[:, 0].var(correction=0), _starts(sample))
     across = torch.linalg.svd(first[None]).Vh[1:]  # (D − 1, D): the directions at right angles to the first
     second = _best(

@@ -23,6 +23,7 @@ from hierbench.cleaning import questions
 from hierbench.cleaning.roles import Cast, Pair, Question
 from hierbench.cleaning.sources import Source
 from hierbench.contracts import Fit, ModelAdapter
+from hierbench.data.datasets import spread
 from hierbench.data.images import decode
 from hierbench.errors import UsageError
 
@@ -52,8 +53,8 @@ class Labelled:
 
 def labelled_miniature(count: int = SCENES) -> Labelled:
     """Scenes of the training split with captions and their exact truth."""
+    from hierbench import png
     from hierbench.miniature.captions import entails
-    from hierbench.miniature.datasets import to_png
     from hierbench.miniature.noise import labelled_pairs
     from hierbench.miniature.scenes import render
 
@@ -71,7 +72,7 @@ def labelled_miniature(count: int = SCENES) -> Labelled:
         for a, b in list(permutations(dict.fromkeys(texts), 2))[number % 7 :: 7]
     ]
     return Labelled(
-        images=tuple(to_png(render(scene).pixels) for scene in scenes),
+        images=tuple(png.encode(render(scene).pixels) for scene in scenes),
         captions=tuple(captions),
         pairs=tuple((place[scene.id], captions[c.text], true) for scene, c, true in told),
         implications=tuple(dict.fromkeys(implications)),
@@ -321,4 +322,4 @@ def _unit(tangents: Tensor) -> np.ndarray:
 
 
 def _some(rows: Tensor, count: int) -> Tensor:
-    return rows[torch.arange(min(count, len(rows))) * len(rows) // min(count, len(rows))]
+    return rows[torch.from_numpy(spread(len(rows), count))]

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from hierbench.errors import OutputError
-from hierbench.files import replacing
+from hierbench.files import regular_file, replacing
+from hierbench.json_files import known_json, write_json
 
 log = logging.getLogger(__name__)
 
@@ -142,18 +143,13 @@ class Answers:
 
     def note(self, name: str) -> dict[str, Any]:
         """What is noted about the player under a file name; empty where nothing is."""
-        try:
-            found = json.loads((self.folder / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
+        return known_json(self.folder / name) or {}
 
     def keep_note(self, name: str, content: Mapping[str, Any]) -> None:
         """Replace a note. Raises OutputError."""
         self.ready()
         try:
-            with replacing(self.folder / name) as temporary:
-                temporary.write_text(json.dumps(content), encoding="utf-8")
+            write_json(self.folder / name, content)
         except OSError as error:
             raise self._full(error) from error
 
@@ -172,12 +168,8 @@ class Answers:
 
 def identities(folder: Path, kind: str) -> list[dict[str, Any]]:
     """Whose answers of a kind lie in the folder."""
-    found = []
-    for path in sorted(folder.glob(f"{kind}-*/identity.json")):
-        with contextlib.suppress(OSError, ValueError):
-            if isinstance(told := json.loads(path.read_text(encoding="utf-8")), dict):
-                found.append(told)
-    return found
+    found = (known_json(path) for path in sorted(folder.glob(f"{kind}-*/identity.json")))
+    return [told for told in found if told is not None]
 
 
 def merge(folders: Sequence[Path], into: Path) -> int:
@@ -209,7 +201,7 @@ def merge(folders: Sequence[Path], into: Path) -> int:
 
 def _records(path: Path, start: int) -> tuple[list[tuple[bytes, bytes]], int]:
     """Whole records from byte `start` on, and how far they reach; a warning where a file is no file of answers."""
-    with path.open("rb") as file:
+    with regular_file(path, "answers").open("rb") as file:
         file.seek(start)
         content = file.read()
     position = 0

@@ -27,6 +27,7 @@ from hierbench.cleaning.stages import STAGES
 from hierbench.engine import provenance
 from hierbench.errors import OutputError
 from hierbench.files import replacing, sweep
+from hierbench.json_files import read_json
 from hierbench.progress import Progress, Quiet
 
 log = logging.getLogger(__name__)
@@ -75,14 +76,9 @@ def write(outcome: Outcome, out: Path, progress: Progress | None = None) -> dict
 def read_manifest(out: Path) -> dict[str, Any]:
     """The manifest of a cleaned folder. Raises OutputError."""
     path = Path(out) / MANIFEST
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise OutputError(
-            f"no {path}: give a folder in which `hierbench clean` has come to its end"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{path} is damaged ({error}): clean again") from error
+    if not path.exists():
+        raise OutputError(f"no {path}: give a folder in which `hierbench clean` has come to its end")
+    manifest = read_json(path, "manifest", OutputError, "clean again")
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
         raise OutputError(f"{path} is none of this version: clean again")
     return manifest

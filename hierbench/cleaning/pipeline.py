@@ -223,7 +223,7 @@ class Team(Alone):
         """Wait for the others. Raises LostRankError where one has ended."""
         import torch.distributed as dist
 
-        from hierbench.engine.distributed import LostRankError, rank
+        from hierbench.engine.processes import LostRankError, rank
 
         try:
             dist.barrier()

@@ -278,24 +278,30 @@ def say_missing(records: Iterable[Any]) -> None:
 # -------------------------------------------------------------------------------------------------------- tables
 
 
-def print_table(table, form: str = "terminal", published: bool = False) -> None:
-    """Print a leaderboard table on stdout, followed by its paper's own figures where asked for."""
-    from hierbench.errors import UsageError
-    from hierbench.leaderboard import render, tables
+def print_table(
+    table,
+    form: str = "terminal",
+    published: bool = False,
+    baseline: str | None = None,
+    columns: Sequence[str] = (),
+) -> None:
+    """Print a leaderboard table on stdout, with its papers' own figures where asked for.
 
-    if published and table.published is None:
+    `columns` are patterns of those to print; a `baseline` is a row of the table or of a published one. Raises
+    UsageError, UnknownNameError.
+    """
+    from hierbench.errors import UsageError
+    from hierbench.leaderboard import papers, render, views
+
+    if published and not table.published:
         raise UsageError(f"--published: no paper prints figures for the layout of {table.title!r}")
-    if published and form == "csv":
-        raise UsageError("--published goes with terminal, markdown and json: a CSV file holds one table")
-    both = [table, *([tables.published(table.published)] if published else [])]
-    if form == "terminal":
-        print("\n".join(render.terminal(one, width(), styled()) for one in both), end="")
-    elif form == "markdown":
-        print("\n".join(render.markdown(one) for one in both), end="")
-    elif form == "csv":
-        print(render.csv(table), end="")
-    else:
-        print_json(render.as_dict(table) | {"published": render.as_dict(both[1]) if published else None})
+    shown = [table, *(papers.published(name) for name in table.published if published)]
+    if columns:
+        table = views.chosen(table, columns)
+        shown = [table, *(views.cut(paper, columns) for paper in shown[1:])]
+    if baseline is not None:
+        shown = views.over_baseline(shown, baseline)
+    print(render.text(form, [one for one in shown if one.columns or one.measured], width(), styled()), end="")
 
 
 def save_tables(table, folder: Path, json: bool = False) -> list[Path]:

@@ -241,7 +241,7 @@ def _clean(
 ) -> None:  # fmt: skip
     from hierbench.cleaning import output, pipeline
     from hierbench.cleaning.estimate import estimate
-    from hierbench.engine import distributed
+    from hierbench.engine import processes
     from hierbench.progress import Quiet, choose
 
     register(adapter)
@@ -251,10 +251,10 @@ def _clean(
     )  # fmt: skip
     if probe and not dry_run:
         raise UsageError("--probe goes with --dry-run")
-    world = distributed.world_size()
+    world = processes.world_size()
     if shard and world > 1:
         raise UsageError("--shard and torchrun are both given: choose one")
-    share = (distributed.rank(), world) if world > 1 else pipeline.parse_shard(shard or "0/1")
+    share = (processes.rank(), world) if world > 1 else pipeline.parse_shard(shard or "0/1")
     out = out.expanduser()
     source = open_source()
     if keep is not None and keep > len(source.chains):
@@ -266,7 +266,7 @@ def _clean(
     )  # fmt: skip
     if chunk is None:  # servers are kept busy: a request to the reranker takes many pairs
         chunk = max(pipeline.CHUNK, 16 * concurrency) if backend is Backend.server else pipeline.CHUNK
-    progress = choose() if distributed.rank() == 0 else Quiet()
+    progress = choose() if processes.rank() == 0 else Quiet()
     options: dict[str, Any] = {"top_captions": top_captions, "top_images": top_images, "progress": progress}
     if dry_run:
         found = estimate(source, cast, out, timed=probe, probe=not no_probe, processes=share[1], **options)
@@ -278,7 +278,7 @@ def _clean(
             source, cast, rules, out, shard=share, chunk=chunk, team=team, probe=not no_probe, **options
         )
         team.end()
-        if distributed.rank() > 0:
+        if processes.rank() > 0:
             return
         if isinstance(outcome, pipeline.Waiting):
             _tell_waiting(outcome, share, out, as_json)

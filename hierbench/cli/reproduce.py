@@ -165,6 +165,7 @@ def _command(plan: Plan) -> str:
         ",".join(map(str, plan.seeds)),
         *(["--rows", ",".join(plan.rows)] if plan.rows else []),
     ]
+    words += ["--limit", plan.limit] if plan.limit else []
     return shlex.join(map(str, words))
 
 

@@ -211,7 +211,7 @@ def _titles(models: list) -> str:
 
 
 def _run(arguments: dict, as_json: bool, first_steps: bool) -> int:
-    from hierbench.engine import distributed, runner
+    from hierbench.engine import processes, runner
 
     out = arguments["out"]
     try:
@@ -220,7 +220,7 @@ def _run(arguments: dict, as_json: bool, first_steps: bool) -> int:
     except KeyboardInterrupt:
         kept = f"finished tasks lie in {out}" if (out / "results").is_dir() else "no task had finished"
         raise Interrupted(f"{kept}; the same command with --out {out} goes on from there") from None
-    if distributed.rank() > 0:
+    if processes.rank() > 0:
         return 0
     status = 1 if found.failed else 0
     if as_json:
@@ -275,10 +275,10 @@ def _next_steps() -> str:
 
 def _plan(arguments: dict, as_json: bool) -> int:
     """Print what a run would do; nothing is written."""
-    from hierbench.engine import runner
+    from hierbench.engine import planning
 
     with _stdout_for_results():
-        planned = runner.plan(**arguments)
+        planned = planning.plan(**arguments)
     if as_json:
         print_json({"out": str(arguments["out"]), "plan": [asdict(entry) for entry in planned]})
         return 0

@@ -6,10 +6,8 @@ encoded until a worker decodes them; `owner` always holds positions in `images.i
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,12 +16,10 @@ from typing import Self
 import numpy as np
 
 from hierbench.contracts import ImageSource
+from hierbench.data.stamps import stamp_of
 from hierbench.errors import DataError
 from hierbench.files import regular_file
-
-SETTLED_NS = (
-    2_000_000_000  # files younger than this may change again without another time: clocks of disks are coarse
-)
+from hierbench.taxonomy import Tree
 
 
 @dataclass(frozen=True)
@@ -48,20 +44,9 @@ class ImageFiles:
         return content
 
     def stamp(self, ids: Sequence[str]) -> bytes | None:
-        """What changes whenever one of these files does: where they lie, sizes and times (`engine.contents`).
-
-        None where a file is gone, or so new that another change might leave the same time.
-        """
-        digest = hashlib.sha256(os.fsencode(self.folder.absolute()))
-        newest = 0
-        for image_id in ids:
-            try:
-                found = os.stat(self.folder / image_id)
-            except OSError:
-                return None
-            newest = max(newest, found.st_mtime_ns, found.st_ctime_ns)
-            digest.update(f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns};".encode())
-        return digest.digest() if newest < time.time_ns() - SETTLED_NS else None
+        """See `hierbench.data.stamps`."""
+        folder = os.path.abspath(self.folder)
+        return stamp_of(f"{folder}/{self.files.get(image_id, image_id)}" for image_id in ids)
 
 
 @dataclass(frozen=True)
@@ -92,7 +77,11 @@ class Classification:
         str, ...
     ] = ()  # in label order; what opens a dataset attaches it (`hierbench.data.naming`)
     templates: tuple[str, ...] = ()  # each holds one {}; attached as well
-    taxonomy: str | None = None  # name under data_manifests/taxonomies
+    taxonomy: Tree | None = (
+        None  # the tree over the classes as the manifest gives it; attached, as what follows
+    )
+    outside: tuple[str, ...] = ()  # class ids that the tree leaves out
+    node_names: Mapping[str, str] = field(default_factory=dict)  # what prompts call inner nodes of the tree
     variant: str = (
         ""  # what sets these images apart from the protocol's split; becomes part of the protocol's name
     )

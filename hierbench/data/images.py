@@ -13,7 +13,7 @@ from PIL import ExifTags, Image
 from torch import Tensor
 
 from hierbench.contracts import Fit
-from hierbench.errors import DataError
+from hierbench.errors import DataError, one_line
 
 MAX_PIXELS = 89_478_485
 """Images with more pixels are refused: a quarter of a GiB as RGB, the size at which PIL itself warns."""
@@ -66,8 +66,9 @@ def decode_stored(content: bytes, where: str) -> tuple[Image.Image, Image.Transp
                 f"image {where} is not a readable {', '.join(FORMATS)} file: fetch it again or remove it"
             ) from None
         except Exception as error:  # PIL's decoders raise nearly anything on corrupt input
-            reason = (str(error) or type(error).__name__).partition("\n")[0]
-            raise DataError(f"image {where} is damaged ({reason}): fetch it again or remove it") from error
+            raise DataError(
+                f"image {where} is damaged ({one_line(error)}): fetch it again or remove it"
+            ) from error
 
 
 def as_plain_png(content: bytes, where: str) -> bytes:

@@ -22,8 +22,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hierbench.data.datasets import AnyDataset, CaptionChains, Classification, MultiLabel, Retrieval
 from hierbench.data.manifests import Manifest
-from hierbench.errors import DataError
+from hierbench.data.stamps import stamp_of
+from hierbench.errors import DataError, one_line
 from hierbench.files import regular_file
+from hierbench.json_files import read_json
 
 NAME = "prepared"
 RECORD = "dataset.json"
@@ -147,12 +149,7 @@ def load(folder: Path) -> Info:
     """What dataset.json says. Raises DataError where it cannot be read, or shards are not there with their sizes."""
     path = folder / RECORD
     again = "prepare it again with --force"
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError):
-        raise DataError(f"{path} is damaged (not JSON): {again}") from None
+    document = read_json(path, "record", advice=again)
     version = document.get("schema") if isinstance(document, dict) else None
     if version != SCHEMA:
         raise DataError(
@@ -203,6 +200,10 @@ class PreparedImages:
         if not content:
             raise DataError(f"image {image_id} in {self.folder} is empty (0 bytes): prepare it again")
         return content
+
+    def stamp(self, ids: Sequence[str]) -> bytes | None:
+        """The record's and all shards': see `hierbench.data.stamps`."""
+        return stamp_of([self.folder / RECORD, *(self.folder / name for name, _ in self.shards)])
 
     def _group(self, shard: int, row: int):
         """The row group's array of images and the row's place in it."""
@@ -287,9 +288,9 @@ def _has_nulls(values: Any) -> bool:
     return pa.types.is_struct(values.type) and any(map(_has_nulls, values.flatten()))
 
 
-def _unreadable(path: Path, error: object) -> str:
-    reason = str(error).partition("\n")[0]
-    return f"{path} is damaged ({reason}): `hierbench data verify` says what else is, prepare it again with --force"
+def _unreadable(path: Path, error: BaseException | str) -> str:
+    again = "`hierbench data verify` says what else is, prepare it again with --force"
+    return f"{path} is damaged ({one_line(error)}): {again}"
 
 
 def _labels(class_ids: Sequence[str], label_of: dict[str, int], where: str) -> np.ndarray:

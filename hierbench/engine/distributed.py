@@ -7,7 +7,6 @@ gloo, whatever the models compute on.
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,30 +18,12 @@ import numpy as np
 import torch.distributed as dist
 
 from hierbench.engine.encoding import Features, Job
-from hierbench.errors import EncodingError, HierbenchError
+from hierbench.engine.processes import LostRankError, rank, world_size
+from hierbench.errors import EncodingError, HierbenchError, explained
 
 PATIENCE = timedelta(
     days=1
 )  # ranks wait while another scores; a rank that dies closes its connection at once
-
-
-class LostRankError(HierbenchError):
-    """Another process of the run has ended; the run cannot go on."""
-
-
-def world_size() -> int:
-    """Number of processes that torchrun started; 1 without it."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def rank() -> int:
-    """This process's number; only rank 0 prints and writes."""
-    return int(os.environ.get("RANK", "0"))
-
-
-def local_rank() -> int:
-    """This process's number on its machine: which GPU it takes."""
-    return int(os.environ.get("LOCAL_RANK", "0"))
 
 
 @dataclass(frozen=True)
@@ -126,7 +107,7 @@ def _attempt(encode: Callable[[Job], Features], part: Job, number: int) -> Featu
     except HierbenchError as error:
         return error.with_traceback(None)
     except Exception as error:
-        failure = EncodingError(f"rank {number}: {type(error).__name__}: {error}".partition("\n")[0])
+        failure = EncodingError(f"rank {number}: {explained(error)}")
         failure.add_note("".join(traceback.format_exception(error)))
         return failure
 

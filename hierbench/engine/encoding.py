@@ -8,15 +8,12 @@ goes to the store every few seconds, so that a killed run goes on where it stopp
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
-import os
 import shutil
 import sys
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,9 +33,9 @@ from hierbench.contracts import (
     ModelCard,
 )
 from hierbench.data.images import decode
+from hierbench.engine.contents import content_id, content_ids, cores
 from hierbench.engine.store import EmbeddingStore
-from hierbench.errors import EncodingError, HierbenchError
-from hierbench.progress import Progress, Quiet
+from hierbench.errors import EncodingError, HierbenchError, explained
 
 if TYPE_CHECKING:
     from hierbench.engine.session import Session
@@ -47,13 +44,9 @@ Features = tuple[np.ndarray, np.ndarray]  # of a job: (images, D) and (texts, D)
 
 log = logging.getLogger(__name__)
 
-BATCH_SIZES = {"cuda": 256, "mps": 64, "cpu": 16}
-"""Images a batch by type of device; on the CPU larger ones are no faster (benchmarks/bench_pipeline.py)."""
-
 TEXTS_AT_ONCE = 1024  # sorted strings handed to an adapter together
 FLUSH_SECONDS = 20.0  # what a killed run may lose …
 FLUSH_ROWS = 8192  # … at most
-READ_AT_ONCE = 32  # images that a thread reads and hashes before it reports
 AHEAD = 2  # batches that each worker process prepares in advance
 
 
@@ -133,36 +126,6 @@ def prepare(
     return Work(requests, fit, image_contents, text_contents, images, texts, image_known, text_known)
 
 
-def content_id(content: bytes | str) -> bytes:
-    """SHA-256 of an image's encoded bytes or of a string."""
-    if isinstance(content, str):
-        content = content.encode("utf-8", "surrogatepass")
-    return hashlib.sha256(content).digest()
-
-
-def content_ids(
-    dataset: Dataset, image_ids: Sequence[str], known: dict[str, bytes], progress: Progress | None = None
-) -> list[bytes]:
-    """Content ids of a dataset's images; each is read once and remembered in `known`. Raises DataError."""
-    new = [image_id for image_id in dict.fromkeys(image_ids) if image_id not in known]
-    parts = _batches(new, READ_AT_ONCE)
-
-    def read(part: Sequence[str]) -> list[bytes]:  # reading and hashing let other threads run
-        return [content_id(dataset.images.read(image_id)) for image_id in part]
-
-    if new:
-        title = f"{dataset.name}: reading images"
-        with (progress or Quiet()).bar(title, len(new)) as advance, ThreadPoolExecutor(2 * cores()) as pool:
-            try:
-                for part, contents in zip(parts, pool.map(read, parts), strict=True):
-                    known.update(zip(part, contents, strict=True))
-                    advance(len(part))
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
-    return [known[image_id] for image_id in image_ids]
-
-
 # ---------------------------------------------------------------------------------------------- encoding
 
 
@@ -186,16 +149,6 @@ def encode(session: Session, dataset: Dataset, job: Job) -> Features:
         contents = [[content_id(text) for text in batch] for batch in job.texts]
         texts = _collect(stream, job.texts, contents, card, text_section, advance)
     return images, texts
-
-
-def default_batch_size(device: str) -> int:
-    """Images a batch on a device such as "cuda:1"."""
-    return BATCH_SIZES.get(device.partition(":")[0], BATCH_SIZES["cpu"])
-
-
-def cores() -> int:
-    """CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _stream(
@@ -240,8 +193,7 @@ def _start(
         except HierbenchError:
             raise
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-            raise EncodingError(f"{card.name}: encode_{what}s failed: {reason}") from error
+            raise EncodingError(f"{card.name}: encode_{what}s failed: {explained(error)}") from error
         promised = (len(labels), card.embedding_dim)
         if not isinstance(features, Tensor) or features.shape != promised:
             got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
@@ -355,8 +307,8 @@ class _PixelBatches(TorchDataset):
         except HierbenchError as error:
             return error.with_traceback(None)
         except Exception as error:
-            name, reason = self.adapter.card.name, f"{type(error).__name__}: {error}".partition("\n")[0]
-            failure = EncodingError(f"{name}: image {image_id} cannot be preprocessed: {reason}")
+            name = self.adapter.card.name
+            failure = EncodingError(f"{name}: image {image_id} cannot be preprocessed: {explained(error)}")
             failure.add_note(traceback.format_exc())
             return failure
 

@@ -22,7 +22,7 @@ from hierbench.contracts import (
     ProtocolAware,
 )
 from hierbench.engine import encoding
-from hierbench.engine.device import resolve_device
+from hierbench.engine.device import default_batch_size, resolve_device
 from hierbench.engine.encoding import Features, Job, Work
 from hierbench.engine.store import EmbeddingStore, MemoryStore
 from hierbench.models.reference import ModelReference
@@ -119,7 +119,7 @@ class Session:
 
     def finish(self, dataset: Dataset, work: Work) -> tuple[Embeddings, dict[str, int]]:
         """The embeddings, and how many images and texts had to be encoded for them. Raises as `embed`."""
-        job = work.job(self.batch_size or encoding.default_batch_size(self.device))
+        job = work.job(self.batch_size or default_batch_size(self.device))
         if self.share is not None and (job.images or job.texts):
             features = self.share(dataset.name, job, lambda part: self.encode(dataset, part))
         else:

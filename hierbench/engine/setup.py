@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hierbench
 from hierbench import registry, results, taxonomy
@@ -16,9 +16,8 @@ from hierbench.contracts import Dataset, ModelAdapter, Task
 from hierbench.data.locate import Locations
 from hierbench.data.manifests import PROTOCOLS, REGIMES, load_manifest, names_hash
 from hierbench.data.readers import open_dataset
-from hierbench.engine import contents, distributed, encoding
-from hierbench.engine.device import resolve_device
-from hierbench.engine.session import Session
+from hierbench.engine import contents, processes
+from hierbench.engine.device import default_batch_size, resolve_device
 from hierbench.errors import (
     DataError,
     HierbenchError,
@@ -31,6 +30,9 @@ from hierbench.models.reference import ModelReference
 from hierbench.progress import Progress, Quiet, choose
 from hierbench.results import Record
 from hierbench.taxonomy import edge_hash
+
+if TYPE_CHECKING:
+    from hierbench.engine.session import Session
 
 DEFAULT_SUITE = "argent"
 DTYPES = ("float32", "bfloat16", "float16")
@@ -104,39 +106,54 @@ class Setup:
     previous: dict[tuple[str, str], Record]  # (model, task) -> what lies in `out` already
 
     @classmethod
-    def of(cls, models, tasks, suite, data, data_dir, out, device, options, *, write: bool) -> Setup:
+    def of(
+        cls,
+        models: Model | Sequence[Model],
+        tasks: Sequence[str | Task] | None = None,
+        suite: str | None = None,
+        data: Mapping[str, str | Path] | None = None,
+        data_dir: str | Path | None = None,
+        out: str | Path | None = None,
+        device: str = "auto",
+        *,
+        write: bool,
+        **options: Any,
+    ) -> Setup:
         """Arguments as `runner.run` takes them. `write`: make `out` and see that it can be written.
 
         Raises UsageError, UnknownNameError, CheckpointError, DataError, OutputError.
         """
-        helper = distributed.rank() > 0
-        options = Options.of(options)
-        options.register()
-        progress = Quiet() if helper else choose(options.progress)
+        helper = processes.rank() > 0
+        chosen = Options.of(options)
+        chosen.register()
+        progress = Quiet() if helper else choose(chosen.progress)
         if tasks is not None and suite is not None:
             raise UsageError("tasks and a suite are both given: choose one")
         layout = None
         if tasks is None:
             suite = suite or DEFAULT_SUITE
-            tasks, layout = registry.suite(suite)["tasks"], registry.suite(suite)["layout"]
-        tasks = [registry.under(task, options.protocol) for task in dict.fromkeys(tasks)]
-        if not tasks:
+            content = registry.suite(suite)
+            tasks, layout = content["tasks"], content["layout"]
+        asked = [registry.under(task, chosen.protocol) for task in dict.fromkeys(tasks)]
+        if not asked:
             raise UsageError("no tasks: name at least one (`hierbench tasks` lists them)")
-        datasets = Datasets(_locations(data, data_dir), options, progress)
+        datasets = Datasets(_locations(data, data_dir), chosen, progress)
         device = resolve_device(device)
         out = Path(out).expanduser() if out is not None and not helper else None
         previous = _previous(out)
-        models = _models(models, previous.values(), offline=options.offline, force=options.force)
+        found = _models(models, previous.values(), offline=chosen.offline, force=chosen.force)
         if out is not None and write:
             _check_writable(out)
-        return cls(models, tasks, suite, layout, datasets, out, device, options, progress, previous)
+        return cls(found, asked, suite, layout, datasets, out, device, chosen, progress, previous)
 
     @property
     def batch_size(self) -> int:
-        return self.options.batch_size or encoding.default_batch_size(self.device)
+        return self.options.batch_size or default_batch_size(self.device)
 
     def session(self, model: RunModel) -> Session:
         """The model, loaded, as the run's protocol has it. Raises what its family's `load` raises."""
+        from hierbench.engine.session import Session  # and with it torch
+
         options = self.options
         return Session.of(
             model.load(self.device, options),
@@ -272,7 +289,7 @@ class Opened:
         if not self.contents:
             self.contents.update(contents.remembered(images))
         known = len(self.contents)
-        ids = encoding.content_ids(self.dataset, images.ids, self.contents, self._progress)
+        ids = contents.content_ids(self.dataset, images.ids, self.contents, self._progress)
         if len(self.contents) > known:
             contents.remember(images, self.contents)
         return hashlib.sha256(self.dataset.facts() + b"".join(ids)).hexdigest()
@@ -297,7 +314,12 @@ class Opened:
         if hasattr(self.dataset, "templates"):
             found["prompts_hash"] = names_hash(self.dataset.templates)
         if tree := getattr(self.dataset, "taxonomy", None):  # a user's own may change under its name
-            found["taxonomy_hash"] = edge_hash(taxonomy.load(tree).edges)
+            loaded = taxonomy.load(tree)
+            found["taxonomy_hash"] = edge_hash(loaded.edges)
+            if loaded.source:
+                found["taxonomy_source"] = f"{loaded.source}; {loaded.licence}"
+            own = {**loaded.names, **getattr(self.dataset, "node_names", {})}
+            found["node_names_hash"] = names_hash(own.get(node, node) for node in loaded.nodes)
         return found
 
 

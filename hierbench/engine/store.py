@@ -28,14 +28,14 @@ import pyarrow as pa
 
 from hierbench.cache import cache_dir
 from hierbench.contracts import ModelCard
-from hierbench.errors import OutputError
-from hierbench.files import replacing
+from hierbench.errors import DataError, OutputError, one_line
+from hierbench.files import regular_file, replacing, sweep
+from hierbench.json_files import read_json
 
 log = logging.getLogger(__name__)
 
 LAYOUT = 1  # of the files; a part of the key, so another layout never meets these files
 ID_BYTES = 32
-LEFTOVER_SECONDS = 3600  # a temporary file this old belongs to a process that was killed
 
 
 class EmbeddingStore:
@@ -78,9 +78,7 @@ class EmbeddingStore:
         killed processes.
         """
         now = time.time()
-        removed = [
-            _unlink(file) for file in self.folder.glob("*/.*.tmp") if _age(file, now) > LEFTOVER_SECONDS
-        ]
+        removed = [sweep(self.folder, "*/.*.tmp")]
         damaged = [file.parent for file in self.folder.glob("*/section.json") if _about(file.parent) is None]
         removed += [_remove_section(folder) for folder in damaged]
         kept, sections = [], len(damaged)
@@ -246,22 +244,27 @@ class _MemorySection:
 def _read_shard(path: Path, dim: int) -> tuple[list[bytes], np.ndarray] | None:
     """Ids and mapped (rows, dim) features; None, with a warning, where the file is damaged or another's."""
     try:
-        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all().combine_chunks()
+        table = pa.ipc.open_file(_mapped(path)).read_all().combine_chunks()
         ids = table.column("id").to_pylist()
         column = table.column("feature")
         flat = column.chunk(0).flatten().to_numpy() if column.num_chunks else np.zeros(0, np.float32)
         features = flat.reshape(len(ids), dim)
         if flat.dtype != np.float32 or int(table.schema.metadata[b"crc32"]) != _checksum(ids, features):
             raise ValueError("its checksum does not fit")
+        if not np.isfinite(features).all():  # asked here, once, and when something is encoded
+            raise ValueError("it holds NaN or infinite values")
         return ids, features
     except FileNotFoundError:  # pruned by another process a moment ago
         return None
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-        reason = str(error).partition("\n")[0]
+    except (OSError, ValueError, KeyError, TypeError, DataError, pa.ArrowException) as error:
         log.warning(
-            f"embedding store: {path} is damaged ({reason}): ignored; `hierbench cache prune` removes it"
+            f"embedding store: {path} is damaged ({one_line(error)}): ignored; `hierbench cache prune` removes it"
         )
         return None
+
+
+def _mapped(path: Path) -> pa.MemoryMappedFile:
+    return pa.memory_map(str(regular_file(path, "shard")))
 
 
 def _checksum(ids: Sequence[bytes], features: np.ndarray) -> int:
@@ -272,11 +275,11 @@ def _about(folder: Path) -> dict[str, Any] | None:
     """What a section is about; None, with a warning, where its section.json is damaged."""
     path = folder / "section.json"
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        about = read_json(path, "section")
         if isinstance(about, dict) and about.keys() >= {"model", "kind", "dtype", "device", "dim"}:
             return about
         reason = "entries are missing"
-    except (OSError, ValueError) as error:
+    except DataError as error:
         reason = str(error)
     log.warning(f"embedding store: {path} is damaged ({reason}): ignored; `hierbench cache prune` removes it")
     return None
@@ -289,9 +292,9 @@ def _stats(folder: Path) -> SectionStats | None:
     files, rows = list(folder.glob("*.arrow")), 0
     for file in files:
         try:
-            reader = pa.ipc.open_file(pa.memory_map(str(file)))
+            reader = pa.ipc.open_file(_mapped(file))
             rows += sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
-        except (OSError, pa.ArrowException):
+        except (OSError, DataError, pa.ArrowException):
             continue  # damaged: holds no usable row
     size = sum(file.stat().st_size for file in files)
     used = (folder / "section.json").stat().st_mtime
@@ -303,7 +306,7 @@ def _section_table(section: SectionStats) -> pa.Table:
     rows: dict[bytes, tuple[str, np.ndarray]] = {}
     for path in sorted(section.folder.glob("*.arrow")):
         if (shard := _read_shard(path, section.about["dim"])) is not None:
-            labels = pa.ipc.open_file(pa.memory_map(str(path))).read_all().column("label").to_pylist()
+            labels = pa.ipc.open_file(_mapped(path)).read_all().column("label").to_pylist()
             rows.update(zip(shard[0], zip(labels, shard[1], strict=True), strict=True))
     about = {
         name: pa.array([section.about[name]] * len(rows)) for name in ("model", "kind", "dtype", "device")
@@ -341,13 +344,6 @@ def _write_npz(tables: list[pa.Table], path: Path) -> None:
 def _touch(path: Path) -> None:
     with contextlib.suppress(OSError):  # a read-only cache still serves
         os.utime(path)
-
-
-def _age(path: Path, now: float) -> float:
-    try:
-        return now - path.stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def _unlink(path: Path) -> int:

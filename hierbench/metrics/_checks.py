@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import torch
-from torch import Tensor
 
 from hierbench.errors import MetricError
+
+if TYPE_CHECKING:  # figures of outcomes that were kept do not wait for torch
+    from torch import Tensor
 
 
 def features(value, what: str, dims: int = 2) -> Tensor:
     """`value` as a tensor of `dims` axes on the CPU: float32 or float64, no axis empty, all values finite."""
+    import torch
+
     try:
         tensor = torch.as_tensor(value).detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
@@ -25,9 +30,28 @@ def features(value, what: str, dims: int = 2) -> Tensor:
     return tensor
 
 
+def numbers(value, what: str) -> np.ndarray:
+    """`value` as a float array (n,), not empty, all values finite."""
+    try:
+        array = as_array(value)
+        array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
+    except (TypeError, ValueError) as error:
+        raise MetricError(f"{what}: expected numbers, got {type(value).__name__}") from error
+    if array.ndim != 1 or not array.size:
+        raise MetricError(f"{what}: expected 1 axis, not empty, got shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise MetricError(f"{what}: row {int(np.argmin(np.isfinite(array)))} holds NaN or infinity")
+    return array
+
+
+def as_array(value) -> np.ndarray:
+    """`value`, perhaps a tensor on any device, as an array."""
+    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+
+
 def integers(value, what: str, upper: int, length: int | None = None) -> np.ndarray:
     """`value` as an int64 array (n,) with all values in [0, upper); `length` is the n it must have."""
-    array = np.asarray(value.cpu() if isinstance(value, Tensor) else value)
+    array = as_array(value)
     if array.ndim != 1 or array.size == 0:
         raise MetricError(f"{what}: expected a non-empty list of integers, got shape {array.shape}")
     if not np.issubdtype(array.dtype, np.integer):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import torch
-from scipy import sparse
-from torch import Tensor
 
 from hierbench.contracts import Geometry
 from hierbench.errors import MetricError
 from hierbench.metrics import _checks, bootstrap
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def accuracy(predicted, labels, num_classes: int, protocol: str = "released") -> dict[str, float]:
@@ -57,6 +59,8 @@ def nearest(geometry: Geometry, points: Tensor, classes: Tensor, chunk: int = 40
     names occur twice). They are merged beforehand, because a matrix product may round equal columns
     differently.
     """
+    import torch
+
     distinct, group = torch.unique(classes, dim=0, return_inverse=True)
     first = torch.full((len(distinct),), len(classes)).scatter_reduce(
         0, group, torch.arange(len(classes)), "amin"
@@ -68,6 +72,8 @@ def nearest(geometry: Geometry, points: Tensor, classes: Tensor, chunk: int = 40
 
 def _sum_by_class(counts: np.ndarray, group: np.ndarray, num_classes: int) -> np.ndarray:
     """(resamples, n) counts -> (num_classes, resamples) sums over the items of each class."""
+    from scipy import sparse
+
     items = len(group)
     membership = sparse.csr_matrix((np.ones(items), (group, np.arange(items))), shape=(num_classes, items))
     return membership @ counts.T

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from scipy import sparse
-from torch import Tensor
 
 from hierbench.errors import MetricError
 from hierbench.metrics import _checks, bootstrap
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 
 def entailment(scores, labels) -> dict[str, float]:
@@ -19,7 +22,7 @@ def entailment(scores, labels) -> dict[str, float]:
     Raises MetricError.
     """
     scores = _scores(scores)
-    labels = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
+    labels = _checks.as_array(labels)
     if labels.dtype != bool:
         labels = _checks.integers(labels, "labels", 2, len(scores)) == 1
     if labels.shape != scores.shape:
@@ -80,8 +83,10 @@ def auc_ap_statistic(
 
 def _tally(row: np.ndarray, unit: np.ndarray, rows: int, units: int) -> sparse.csr_matrix:
     """(rows, units): how many pairs of each unit fall on each row."""
+    from scipy import sparse
+
     return sparse.csr_matrix((np.ones(len(row)), (row, unit)), shape=(rows, units))
 
 
 def _scores(value) -> np.ndarray:
-    return _checks.features(value, "scores", dims=1).numpy()
+    return _checks.numbers(value, "scores")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from scipy import sparse
-from torch import Tensor
 
 from hierbench.errors import MetricError
 from hierbench.metrics import _checks, bootstrap
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 
 def multilabel(scores, present, ignored=None) -> dict[str, float]:
@@ -55,7 +58,7 @@ def map_statistic(scores, present, ignored=None) -> bootstrap.Statistic:
     return statistic
 
 
-Tally = tuple[sparse.csr_matrix, sparse.csr_matrix]
+Tally = tuple["sparse.csr_matrix", "sparse.csr_matrix"]
 """(thresholds, n) each: which images are positives with exactly the k-th highest score of a positive, and which are
 negatives that first come in at it."""
 
@@ -78,6 +81,8 @@ def _tallies(scores: np.ndarray, present: np.ndarray, counted: np.ndarray):
 
 
 def _matrix(row: np.ndarray, image: np.ndarray, rows: int, images: int) -> sparse.csr_matrix:
+    from scipy import sparse
+
     return sparse.csr_matrix((np.ones(len(row)), (row, image)), shape=(rows, images))
 
 
@@ -104,7 +109,7 @@ def _checked(scores, present, ignored) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 def _booleans(value, what: str, shape: tuple[int, ...]) -> np.ndarray:
     try:
-        array = np.asarray(value.cpu() if isinstance(value, Tensor) else value)
+        array = _checks.as_array(value)
     except ValueError as error:  # rows of unequal lengths
         raise MetricError(f"{what}: expected an array of 0 and 1, got {type(value).__name__}") from error
     if array.shape != shape:

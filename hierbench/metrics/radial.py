@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from hierbench.contracts import Geometry
 from hierbench.errors import MetricError
 from hierbench.metrics import _checks, bootstrap
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LEVELS = 4
 ROWS = 1024  # images whose similarities are held at a time
@@ -81,6 +83,8 @@ def radial_retrieval(
     `removed` (N, 4 S) bool: captions that an image's pool lacks; the thresholds stay those of all captions.
     Raises MetricError where an image's own captions are all removed, and as `hierarcaps`.
     """
+    import torch
+
     if steps < 1:
         raise MetricError(f"steps must be at least 1, got {steps}")
     if protocol not in ("released", "corrected"):
@@ -127,6 +131,8 @@ def radial_retrieval(
 
 def _predictions(similarity: Tensor, radius: Tensor, steps: int, gone: Tensor) -> Tensor:
     """(N, M) similarities and (M,) radii -> (N, steps): the most similar caption within each threshold, −1 = none."""
+    import torch
+
     if len(gone):
         similarity = similarity.masked_fill(gone, -torch.inf)
     spaced = np.linspace(float(radius.min()), float(radius.max()), steps)
@@ -147,6 +153,8 @@ def _predictions(similarity: Tensor, radius: Tensor, steps: int, gone: Tensor) -
 
 def _removed(removed: np.ndarray | None, owner: np.ndarray, images: int, captions: int) -> Tensor:
     """The mask as a tensor, (images, captions); empty where nothing is removed."""
+    import torch
+
     if removed is None:
         return torch.empty(0, captions, dtype=torch.bool)
     if np.shape(removed) != (images, captions):
@@ -172,6 +180,8 @@ def _order_tau(radius: np.ndarray, protocol: str) -> np.ndarray:
 
 def _flat(caption) -> Tensor:
     """(S, 4, D) or (4 S, D) -> (4 S, D)."""
+    import torch
+
     caption = torch.as_tensor(caption)
     if caption.dim() == 3 and caption.shape[1] == LEVELS:
         caption = caption.flatten(0, 1)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import struct
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -12,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hierbench import png
 from hierbench.data.datasets import AnyDataset, CaptionChains, Classification, MultiLabel, Retrieval
 from hierbench.data.manifests import Manifest, load_manifest
 from hierbench.data.naming import Words
@@ -34,7 +33,7 @@ class MiniatureImages:
 
     def read(self, image_id: str) -> bytes:
         """The scene drawn and encoded as PNG: the same bytes everywhere."""
-        return to_png(render(scene_by_id(image_id)).pixels)
+        return png.encode(render(scene_by_id(image_id)).pixels)
 
     def stamp(self, ids: Sequence[str]) -> bytes | None:
         """The code that draws the scenes: the same code draws the same bytes (`engine.contents`)."""
@@ -54,25 +53,6 @@ def scene_by_id(image_id: str) -> Scene:
     return scene(split, int(index))
 
 
-def to_png(pixels: np.ndarray) -> bytes:
-    """An (H, W, 3) uint8 picture of at most 21,000 pixels as a PNG without compression.
-
-    Compressed bytes differ between versions of zlib; a stored block does not, and is quick to write and read.
-    """
-    height, width, _ = pixels.shape
-    rows = np.zeros((height, 1 + 3 * width), np.uint8)  # each row begins with its filter, 0 = none
-    rows[:, 1:] = pixels.reshape(height, 3 * width)
-    raw = rows.tobytes()
-    stored = struct.pack("<BHH", 1, len(raw), len(raw) ^ 0xFFFF) + raw
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    image = b"\x78\x01" + stored + struct.pack(">I", zlib.adler32(raw))
-    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", image) + _chunk(b"IEND", b"")
-
-
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-
-
 # -------------------------------------------------------------------------------------------------- for tasks
 
 
@@ -85,7 +65,7 @@ def dataset(name: str) -> AnyDataset:
 def read(manifest: Manifest) -> AnyDataset:
     """Ids and class ids of a dataset of the miniature. Raises UnknownNameError for a name not ours."""
     match manifest.name:
-        case "miniature-things":
+        case "miniature-things" | "miniature-words":
             kinds = [kind.name for kind in KINDS]
             chosen = single_scenes()
             labels = [kinds.index(scene.things[0].kind) for scene in chosen]

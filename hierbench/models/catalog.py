@@ -7,9 +7,8 @@ from functools import cache
 from importlib import resources
 from typing import ClassVar
 
-import yaml
-
 from hierbench.errors import UsageError
+from hierbench.yaml_files import parse_yaml
 
 
 @dataclass(frozen=True)
@@ -46,10 +45,10 @@ def read_catalog(text: str) -> dict[str, ModelEntry]:
     """A catalog's YAML, checked."""
     from pydantic import TypeAdapter, ValidationError
 
-    found = {}
-    for name, fields in (yaml.safe_load(text) or {}).items():
+    found, checked = {}, TypeAdapter(ModelEntry)
+    for name, fields in parse_yaml(text, "catalog.yaml", UsageError).items():
         try:
-            entry = TypeAdapter(ModelEntry).validate_python({"name": name, **fields})
+            entry = checked.validate_python({"name": name, **fields})
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))

@@ -20,6 +20,7 @@ from hierbench.acquire.download import (
     Expected,
     ask_hub,
     download,
+    files_sha256,
     mismatch,
     record,
     sha256,
@@ -31,7 +32,7 @@ from hierbench.errors import CheckpointError
 if TYPE_CHECKING:
     from hierbench.models.catalog import ModelEntry
 
-__all__ = ["SNAPSHOT_FILES", "checkpoint", "hub_offline", "hub_snapshot", "sha256"]
+__all__ = ["SNAPSHOT_FILES", "checkpoint", "files_sha256", "hub_offline", "hub_snapshot", "sha256"]
 
 SNAPSHOT_FILES = ["*.json", "*.txt", "*.jinja", "*.model", "*.safetensors", "*.bin"]
 """What a transformers folder needs; other frameworks' weights and training states stay on the hub."""

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from hierbench.contracts import Fit, Geometry, ModelAdapter, ModelCard, ProtocolAware
 from hierbench.data.manifests import PROTOCOLS
-from hierbench.errors import GeometryError
-from hierbench.plugins import reason
+from hierbench.errors import GeometryError, explained
 
 TEXTS = (
     "",
@@ -85,7 +84,7 @@ def _probing(found: list[str], what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        found.append(f"{what} fails: {reason(error)}")
+        found.append(f"{what} fails: {explained(error)}")
 
 
 def drawn_images() -> list[Image.Image]:
@@ -129,7 +128,7 @@ def _check_recordable(what: str, value: Any, found: list[str]) -> None:
     try:
         json.dumps(dict(value) if isinstance(value, Mapping) else value, allow_nan=False)
     except (TypeError, ValueError) as error:
-        found.append(f"{what} cannot be recorded as JSON: {reason(error)}")
+        found.append(f"{what} cannot be recorded as JSON: {explained(error)}")
 
 
 def _check_preprocessing(adapter: ModelAdapter, found: list[str]) -> Tensor | None:

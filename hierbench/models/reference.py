@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from hierbench.contracts import ModelAdapter
-from hierbench.errors import CheckpointError, HierbenchError, UnknownNameError, UsageError
+from hierbench.errors import CheckpointError, HierbenchError, UnknownNameError, UsageError, explained
 from hierbench.models import checkpoints
 from hierbench.models.catalog import ModelEntry, catalog
 from hierbench.models.families import families, family_loader
 from hierbench.names import lookup, unknown
-from hierbench.plugins import reason
 
 CHECKPOINT_SUFFIXES = {".pth", ".pt", ".safetensors", ".bin", ".ckpt"}
 
@@ -135,7 +134,7 @@ def _load(family: str, checkpoint: str | None, **options: Any) -> ModelAdapter:
         raise
     except (Exception, SystemExit) as error:
         raise UsageError(
-            f"adapter {family}: load() failed: {reason(error)}; alone and with --debug it shows where"
+            f"adapter {family}: load() failed: {explained(error)}; alone and with --debug it shows where"
         ) from error
     parts = ("card", "geometry", "preprocess", "encode_images", "encode_texts")
     if missing := [part for part in parts if not hasattr(adapter, part)]:

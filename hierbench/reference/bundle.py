@@ -13,6 +13,7 @@ from hierbench.files import replacing
 from hierbench.reference.checkpoint import read_state, with_token_rows
 from hierbench.reference.tokenizer import END, START, tokenize
 from hierbench.reference.training.state import save_weights
+from hierbench.yaml_files import read_yaml
 
 MAX_BYTES = 4_000_000
 
@@ -29,7 +30,7 @@ def bundle(
     recorded, weights = run / "config.yaml", run / "model.safetensors"
     if not recorded.is_file() or not weights.is_file():
         raise UsageError(f"no finished training run in {run}: it has no config.yaml with a model.safetensors")
-    config = yaml.safe_load(recorded.read_text(encoding="utf-8"))
+    config = read_yaml(recorded, "config", UsageError)
     for added in ("name", "processes"):  # what a run adds to its config
         config.pop(added, None)
     state = with_token_rows(read_state(weights), miniature_tokens())

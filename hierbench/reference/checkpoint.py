@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from hierbench.errors import CheckpointError, UsageError, one_line
+from hierbench.files import regular_file
 from hierbench.reference.dual_encoder import DualEncoder
 from hierbench.reference.encoders import VOCABULARY
 from hierbench.reference.layouts import LAYOUTS, Layout, layout_of
@@ -142,12 +143,12 @@ def _is_torchscript(path: Path) -> bool:
 
 
 def _starts_as_pickle(path: Path) -> bool:
-    with open(path, "rb") as file:
+    with regular_file(path, "checkpoint").open("rb") as file:
         return file.read(1) == pickle.PROTO  # of pickle protocol 2 and later
 
 
 def detect_family(path: str | Path) -> str:
-    """The family by the entries of a file: "clip" or "uncha". Raises CheckpointError where they do not tell."""
+    """The family by the entries of a file (clip, uncha, phyclip). Raises CheckpointError where they do not tell."""
     state = read_state(path)
     _dimensions(state, str(path))  # refuses what is no file of the lineage at all
     families = LAYOUTS[layout_of(state)].families
@@ -174,7 +175,7 @@ def dual_encoder_from(state: Mapping[str, Tensor], where: str = "state dict") ->
     """Build the model that a state dict belongs to and load it, every entry accounted for.
 
     Depths, widths, patch and image size, vocabulary and context come from the shapes; heads from the widths. What
-    UNCHA's files hold without using may be absent. Raises CheckpointError that names entries which are missing,
+    files hold without using may be absent. Raises CheckpointError that names entries which are missing,
     unexpected, of another shape, or not finite. A state of `with_token_rows` gets its whole vocabulary back.
     """
     layout = layout_of(state)
@@ -229,7 +230,7 @@ def _dimensions(state: Mapping[str, Tensor], where: str) -> dict[str, Any]:
     def shape(key: str, ndim: int) -> torch.Size:
         if key not in state or state[key].ndim != ndim:
             raise CheckpointError(
-                f"checkpoint {where} is not of the lineage's layout (CLIP, MERU, HyCoCLIP, UNCHA, ARGENT): "
+                f"checkpoint {where} is not of the lineage's layout (CLIP, MERU, HyCoCLIP, UNCHA, ARGENT, PHyCLIP): "
                 f"it has no entry {key} of {ndim} dimensions"
             )
         return state[key].shape

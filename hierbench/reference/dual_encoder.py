@@ -24,6 +24,9 @@ from hierbench.reference.packing import Pack
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
+UNUSED = {"logit_scale": -math.log(0.07), "curv": 0.0, "visual_alpha": 0.0, "textual_alpha": 0.0}
+"""Scalars that a layout may hold without using, and what a new model's are."""
+
 
 class DualEncoder(nn.Module):
     """Pixels and token sequences -> features of one space.
@@ -33,8 +36,6 @@ class DualEncoder(nn.Module):
 
     pixel_mean: Tensor
     pixel_std: Tensor
-    visual_alpha: nn.Parameter
-    textual_alpha: nn.Parameter
 
     def __init__(
         self,
@@ -48,16 +49,16 @@ class DualEncoder(nn.Module):
     ):
         super().__init__()
         self.layout = layout
-        self.spec = LAYOUTS[layout]
-        for name, temperature in self.spec.temperatures.items():
+        self.spec = spec = LAYOUTS[layout]
+        for name, temperature in spec.temperatures.items():
             self.register_parameter(name, _scalar(-math.log(temperature)))
-        if "logit_scale" in self.spec.unused:
-            self.logit_scale = _scalar(-math.log(0.07)).requires_grad_(False)
-        for name in self.spec.curvatures:
-            self.register_parameter(name, _scalar(0.0))
-        if self.spec.alphas:
-            self.visual_alpha = _scalar(-0.5 * math.log(embed_dim))  # tangents of norm near 1 at the start
-            self.textual_alpha = _scalar(-0.5 * math.log(embed_dim))
+        for name in (name for name in UNUSED if name in spec.unused):
+            self.register_parameter(name, nn.Parameter(torch.tensor(UNUSED[name]), requires_grad=False))
+        factors = spec.factors(embed_dim)
+        if spec.curvature:
+            setattr(self, spec.curvature, _scalars(0.0, factors))
+        for name in spec.alphas or ():  # tangents (of each factor) of norm near 1 at the start
+            setattr(self, name, _scalars(-0.5 * math.log(spec.factor_width or embed_dim), factors))
         self.register_buffer("pixel_mean", torch.tensor(pixel_mean).view(3, 1, 1))
         self.register_buffer("pixel_std", torch.tensor(pixel_std).view(3, 1, 1))
         self.visual = visual
@@ -107,23 +108,36 @@ class DualEncoder(nn.Module):
         """The logit scales by entry, as factors that carry gradient."""
         return {name: getattr(self, name).exp() for name in self.spec.temperatures}
 
-    def curvatures(self) -> dict[str, Tensor]:
-        """κ > 0 by entry, as tensors that carry gradient; the space (or its factor) has curvature −κ."""
-        return {name: getattr(self, name).exp() for name in self.spec.curvatures}
+    def curvature(self) -> Tensor | None:
+        """κ > 0, or (factors,) of a product, carrying gradient; the space (each factor) has curvature −κ."""
+        return self._learned(self.spec.curvature) if self.spec.curvature else None
+
+    def alphas(self) -> dict[str, Tensor]:
+        """The scales of image and text features by entry, or (factors,) of a product, carrying gradient."""
+        return {name: self._learned(name) for name in self.spec.alphas or ()}
 
     def geometry(self, learned: bool = True) -> Geometry:
         """The space that lifted features lie in. `learned`: its curvatures carry gradient; else they are numbers.
 
         Raises GeometryError for a curvature that is not positive and finite.
         """
-        found = self.curvatures().values()
-        return self.spec.geometry(*(found if learned else (value.item() for value in found)))
+        curvature = self.curvature()
+        each = () if curvature is None else curvature.reshape(-1).unbind()
+        return self.spec.geometry(*(each if learned else (value.item() for value in each)))
 
     def tangents(self, features: Tensor, of: Literal["image", "text"]) -> Tensor:
-        """(N, embed_dim) features of images or texts, times the learned scale that the layout has for them."""
-        if not self.spec.alphas:
+        """(N, embed_dim) features of images or texts, times the learned scales that the layout has for them."""
+        if self.spec.alphas is None:
             return features
-        return features * (self.visual_alpha if of == "image" else self.textual_alpha).exp()
+        scale = self._learned(self.spec.alphas[("image", "text").index(of)])
+        return features * (
+            scale.repeat_interleave(self.spec.factor_width) if self.spec.factor_width else scale
+        )
+
+    def _learned(self, name: str) -> Tensor:
+        """exp of the entry `name`, or of its numbered entries as a vector."""
+        entry = getattr(self, name)
+        return (torch.stack(list(entry)) if isinstance(entry, nn.ParameterList) else entry).exp()
 
     def encode_image(self, pixels: Tensor) -> Tensor:
         """(B, 3, H, W) in [0, 1] -> (B, embed_dim), after the projection, before the learned scale."""
@@ -146,13 +160,22 @@ class DualEncoder(nn.Module):
         """Bring the learned scalars into their ranges, as released training does before every forward pass:
         logit scales at most 100, curvature in [0.1, 10], alphas at most 1. Evaluation takes them as they are.
         """
-        for name in self.spec.temperatures:
-            getattr(self, name).clamp_(max=math.log(MAX_LOGIT_SCALE))
-        for name in self.spec.curvatures:
-            getattr(self, name).clamp_(*map(math.log, CURVATURE_RANGE))
-        if self.spec.alphas:
-            self.visual_alpha.clamp_(max=0.0)
-            self.textual_alpha.clamp_(max=0.0)
+        spec = self.spec
+        ranges: dict[str, dict[str, float]] = {
+            name: {"max": math.log(MAX_LOGIT_SCALE)} for name in spec.temperatures
+        }
+        ranges |= {name: {"max": 0.0} for name in spec.alphas or ()}
+        if spec.curvature:
+            ranges[spec.curvature] = dict(zip(("min", "max"), map(math.log, CURVATURE_RANGE), strict=True))
+        for name, limits in ranges.items():
+            entry = getattr(self, name)
+            for scalar in entry if isinstance(entry, nn.ParameterList) else (entry,):
+                scalar.clamp_(**limits)
+
+
+def _scalars(value: float, factors: int | None) -> nn.Parameter | nn.ParameterList:
+    """One learned scalar, or one of each factor."""
+    return _scalar(value) if factors is None else nn.ParameterList([_scalar(value) for _ in range(factors)])
 
 
 def _scalar(value: float) -> nn.Parameter:

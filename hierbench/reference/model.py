@@ -35,7 +35,7 @@ class Batch:
 
 
 class ReferenceModel(nn.Module):
-    """CLIP, MERU, HyCoCLIP, UNCHA or ARGENT, by encoder layout and terms.
+    """CLIP, MERU, HyCoCLIP, UNCHA, ARGENT or PHyCLIP, by encoder layout and terms.
 
     Its state dict is the encoder's, in the released layout. Raises UsageError where layout and terms do not fit.
     """
@@ -141,7 +141,8 @@ class ReferenceModel(nn.Module):
             name if name == "logit_scale" else name.replace("logit_", ""): value.detach()
             for name, value in scales.items()
         }
-        return logged | {name: value.detach() for name, value in self.encoder.curvatures().items()}
+        curvature = self.encoder.curvature()  # of a product: (factors,)
+        return logged if curvature is None else {**logged, "curv": curvature.detach()}
 
 
 def _parts(batch: Batch) -> tuple[Tensor, Sequence[Sequence[str]], Tensor]:

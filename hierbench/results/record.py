@@ -272,7 +272,7 @@ def plain(value: Any) -> Any:
 _TEXTS = ("task", "dataset", "protocol", "variant", "prompts", "definition", "model", "family", "headline")
 _PERHAPS = {"n": int, "limit": int, "items_sha256": str, "error": str, "skipped": str, "metrics": dict}
 _KNOWN_FACTS = ("checkpoint_sha256", "dataset_fingerprint", "names_hash", "prompts_hash", "source", "device")
-_SPEC = {"title": (str,), "unit": (str,), "higher_is_better": (bool,)}
+_SPEC = {"title": (str,), "unit": (str,), "higher_is_better": (bool, type(None))}
 _LIMITS = (int, float, type(None))
 
 

@@ -639,7 +639,7 @@ def without_dog(folder):
             r"images-00001\.parquet is missing: prepare it again",
         ),
         (lambda f: os.truncate(f / "images-00001.parquet", 300), "has 300 bytes instead of"),
-        (lambda f: (f / "dataset.json").write_text("{"), r"dataset\.json is damaged \(not JSON\)"),
+        (lambda f: (f / "dataset.json").write_text("{"), r"dataset\.json, line 1: not JSON"),
         (
             lambda f: (f / "dataset.json").write_text("{}"),
             "has schema None, this version of hierbench reads 1",

@@ -57,9 +57,11 @@ STAND_INS = [
     (r"--dtype bfloat16|--compile", ""),
     (r"train\.steps=1000 model\.text=L6_W384", ""),
     (r"--keep 280", "--keep 24"),
+    (r"run miniature-clip miniature-argent --suite miniature", "run random --task hierarcaps/miniature"),
+    (r"leaderboard/results/\*", "leaderboard/results/random"),
 ]
 ALSO = [
-    (r"^run\b(?!.*--limit)", "--limit 4"),
+    (r"^run\b(?!.*(--limit|hierarcaps/miniature))", "--limit 4"),  # what is submitted is whole
     (r"^run\b(?!.*--workers)", "--workers 0"),
     (r"^run\b(?!.*(--out|-o|--dry-run))", "-o runs/here"),
     (r"^analyze\b", "--limit 12 --workers 0"),
@@ -189,6 +191,7 @@ def world(tmp_path, layouts, tiny_checkpoint, monkeypatch):
         Image.new("RGB", (8, 8), (20 * number, 200, 10)).save(chains / "test_imgs" / f"{number}.jpg")
         rows.append(f"{number},a{number} => b{number} => c{number} => d{number},http://x/{number}.jpg")
     (chains / "hierarcaps_test.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "card.yaml").write_text("trained_on: nothing\n")
     (tmp_path / "captions.txt").write_text("a dog\nan animal\n")
     Image.new("RGB", (40, 30), (200, 90, 20)).save(tmp_path / "photo.jpg")
     (tmp_path / "weights.pth").symlink_to(tiny_checkpoint("hycoclip"))
@@ -302,7 +305,12 @@ OPTIONS = [
     "leaderboard show runs/all --layout miniature --format json --json",
     "leaderboard show runs/all --layout argent --published",
     "leaderboard build runs/all runs/second -o site --layout argent --published --json",
+    "leaderboard page runs/all runs/second -o public --layout argent --json",
     "leaderboard compare ours random --in runs/all --layout miniature --json",
+    "run random --task hierarcaps/miniature --workers 0 -o runs/whole",
+    "leaderboard submit runs/whole random -o bundle --card card.yaml --against filed --json",
+    "leaderboard verify bundle --against filed --json",
+    "leaderboard add bundle -o filed --replace --json",
     *(f"analyze {what} mymodel {ANALYZE}" for what in ("norms", "uncertainty", "horopca --centre origin")),
     f"analyze traversal mymodel {ANALYZE} --image photo.jpg --captions captions.txt --steps 5 --all-captions -n 2",
     f"analyze ambiguity mymodel {ANALYZE} --similar-by random --k 0 --k 2 --pool 2",

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -59,8 +60,23 @@ def test_published_figures_stand_apart_and_are_marked(hierbench, run_folder):
     assert "arXiv:2603.23311v1" in both
     document = json.loads(hierbench("leaderboard", "show", run_folder, "--published", "--json").out)
     assert document["source"] == "measured"
-    assert document["published"]["source"] == "published"
+    assert [table["source"] for table in document["published"]] == ["published"] * 3
+    assert document["published"][0]["paper"].endswith("arXiv:2603.23311v1, Table 2")
     assert {row["model"] for row in document["rows"]} == {"first", "second"}
+
+
+def test_page_says_what_was_made_and_refuses_a_folder_of_others(hierbench, run_folder, tmp_path):
+    done = hierbench("leaderboard", "page", run_folder, "-o", "site")
+    assert done.status == 0
+    assert re.match(r"2 models, 1 tasks: \d+ files, 1\.\d MB. Open site/index.html", done.err + done.out)
+    assert hierbench("leaderboard", "page", run_folder, "-o", "site").status == 0
+    refused = hierbench("leaderboard", "page", run_folder, "-o", tmp_path / "x")
+    assert refused.status == 2
+    assert "is no site of hierbench's" in refused.err
+    assert len(refused.err.splitlines()) == 1
+    refused = hierbench("leaderboard", "page", "nowhere", "-o", "other")
+    assert (refused.status, "no results in nowhere" in refused.err) == (2, True)
+    assert not (tmp_path / "other").exists()
 
 
 def test_build_merges_runs_and_writes_files(hierbench, run_folder, tmp_path):
@@ -98,6 +114,30 @@ def test_compare(hierbench, run_folder):
     assert "+61.2" in published
 
 
+def test_rank(hierbench, run_folder):
+    done = hierbench("leaderboard", "rank", run_folder)
+    assert done.status == 0, done.err
+    assert "Classification: INet ↑" in done.out
+    assert done.out.index("first ") < done.out.index("second ")
+    assert "Overall" in done.out
+    document = json.loads(hierbench("leaderboard", "rank", run_folder, "--json").out)
+    (column,) = document["columns"]
+    assert [(place["model"], place["rank"]) for place in column["places"]] == [("first", 1), ("second", 2)]
+    assert document["voting"] == ["zero-shot/imagenet:top1"]
+
+
+def test_other_forms_gains_and_columns(hierbench, run_folder):
+    show = ["leaderboard", "show", run_folder, "--column", "zero-shot/*", "--baseline", "second"]
+    assert "+50.0" in hierbench(*show).out
+    assert r"\toprule" in hierbench(*show, "--format", "latex").out
+    assert "<b>100.0</b>" in hierbench(*show, "--format", "html").out
+    assert "| Δ first | +50.0 |" in hierbench(*show, "--format", "markdown").out
+    rows = list(csv.DictReader(hierbench(*show, "--format", "csv", "--published").out.splitlines()))
+    gains = {row["model"]: row["zero-shot/imagenet:top1 gain"] for row in rows[:2]}
+    assert gains == {"second": "", "first": "50.0"}
+    assert all("arXiv" in row["source"] for row in rows[2:])
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [
@@ -105,7 +145,8 @@ def test_compare(hierbench, run_folder):
         ("show gone", "no results in gone"),
         ("show x --layout argnt", "no table layout 'argnt': did you mean argent"),
         ("show x --format yaml", "'--format'"),
-        ("show x --published --format csv", "a CSV file holds one table"),
+        ("show x --baseline frist", "no row in this table 'frist': did you mean first"),
+        ("show x --column zero-shot/imagenet:top2", "did you mean zero-shot/imagenet:top1"),
         ("show x --published --layout miniature", "no paper prints figures"),
         ("build x -o x/run.json", "cannot write to x/run.json"),
         ("compare first secnd --in x", "did you mean second"),

@@ -49,6 +49,7 @@ def test_models(hierbench):
         "hycoclip",
         "uncha",
         "argent",
+        "phyclip",
         "open_clip",
         "hf_clip",
         "random",
@@ -91,7 +92,7 @@ def test_a_manifest_of_ones_own_is_listed(hierbench, tmp_path):
 
 def test_errata(hierbench):
     document = json.loads(hierbench("errata", "--json").out)
-    assert len(document["errata"]) == 13
+    assert len(document["errata"]) == 14
     assert set(document["protocols"]) == {"released", "corrected"}
     text = hierbench("errata").out
     for erratum in errata():
@@ -101,7 +102,7 @@ def test_errata(hierbench):
 
 def test_every_erratum_is_complete():
     assert len({erratum.id for erratum in errata()}) == len(errata())
-    assert sum(erratum.mended for erratum in errata()) == 4  # names, labels, end token, ties
+    assert sum(erratum.mended for erratum in errata()) == 5  # names, labels, end token, product, ties
     for erratum in errata():
         for prose in (
             erratum.title,

@@ -7,7 +7,7 @@ import pytest
 
 TAKEN = {
     "--out": "run; train; analyze *; data prepare; data show; data export; data grit-prepare; clean hierarcaps; "
-    "clean miniature; clean merge; leaderboard build; miniature show",
+    "clean miniature; clean merge; leaderboard build; leaderboard submit; leaderboard add; miniature show",
     "--data": "run; errata; datasets; doctor; analyze *; data verify; data show; data export; clean hierarcaps; "
     "clean report",
     "--manifest": "run; tasks; datasets; doctor; analyze *; data prepare; data verify; data show; data export",

@@ -94,7 +94,7 @@ def test_what_adapters_print_does_not_mix_with_results(hierbench, monkeypatch):
     done = hierbench("run", "random", "--json")
     assert json.loads(done.out)["status"] == 0
     assert "loading weights …" in done.err
-    monkeypatch.setattr("hierbench.engine.runner.plan", lambda **asked: print("loading weights …") or [])
+    monkeypatch.setattr("hierbench.engine.planning.plan", lambda **asked: print("loading weights …") or [])
     done = hierbench("run", "random", "--json", "--dry-run")
     assert json.loads(done.out)["plan"] == []
     assert "loading weights …" in done.err

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from hierbench import png
 from hierbench.data.locate import Locations
 from hierbench.data.manifests import Manifest, load_manifest
 from hierbench.data.readers import (
     READERS,
-    _png,
     _tfds_order,
     caltech101,
     eurosat,
@@ -260,9 +260,9 @@ def test_sun397_list_of_tfds():
 
 def test_png_is_exact_and_the_same_everywhere():
     pixels = np.random.default_rng(0).integers(0, 256, (200, 150, 3), dtype=np.uint8)  # more than one block
-    content = _png.encode(pixels)
+    content = png.encode(pixels)
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(content))), pixels)
-    assert hashlib.sha256(_png.encode(pixels[:2, :2])).hexdigest()[:16] == "253234074b077020"
+    assert hashlib.sha256(png.encode(pixels[:2, :2])).hexdigest()[:16] == "253234074b077020"
 
 
 # -------------------------------------------------------------------------------------------------- bad input

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from hierbench.data import datasets
+from hierbench.data import stamps
 from hierbench.data.datasets import ImageFiles, subset
 from hierbench.engine import contents
 from hierbench.miniature.datasets import MiniatureImages
@@ -23,7 +23,7 @@ def old(images):
 @pytest.fixture
 def settled(monkeypatch):
     """Times of change count as settled at once."""
-    monkeypatch.setattr(datasets, "SETTLED_NS", -(10**12))
+    monkeypatch.setattr(stamps, "SETTLED_NS", -(10**12))
 
 
 def ids_of(images):

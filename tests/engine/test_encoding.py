@@ -15,7 +15,8 @@ import torch
 from hierbench.contracts import EmbeddingRequests, Fit
 from hierbench.data.datasets import ImageFiles
 from hierbench.engine import encoding
-from hierbench.engine.encoding import Job, content_id
+from hierbench.engine.contents import content_id, content_ids
+from hierbench.engine.encoding import Job
 from hierbench.engine.session import Session
 from hierbench.engine.store import EmbeddingStore, MemoryStore
 from hierbench.errors import DataError, EncodingError
@@ -238,13 +239,13 @@ def test_little_shared_memory_means_fewer_workers(fakes, monkeypatch, caplog):
 
 def test_content_ids_are_sha256_and_read_once(fakes, things):
     known = {}
-    ids = encoding.content_ids(things, ["0003.png", "0001.png", "0003.png"], known)
+    ids = content_ids(things, ["0003.png", "0001.png", "0003.png"], known)
     digest = hashlib.sha256((things.images.folder / "0003.png").read_bytes()).digest()
     assert ids == [digest, content_id((things.images.folder / "0001.png").read_bytes()), digest]
     (things.images.folder / "0003.png").unlink()
-    assert encoding.content_ids(things, ["0003.png"], known) == [digest]
+    assert content_ids(things, ["0003.png"], known) == [digest]
     with pytest.raises(DataError, match="0003"):
-        encoding.content_ids(things, ["0003.png"], {})
+        content_ids(things, ["0003.png"], {})
 
 
 def test_jobs_are_shared_out_by_whole_batches():

@@ -15,7 +15,8 @@ import torch
 from hierbench.contracts import ModelAdapter, Task
 from hierbench.data.datasets import ImageFiles
 from hierbench.engine import setup
-from hierbench.engine.runner import plan, run
+from hierbench.engine.planning import plan
+from hierbench.engine.runner import run
 from hierbench.engine.store import EmbeddingStore
 from hierbench.errors import (
     CheckpointError,
@@ -141,7 +142,7 @@ def test_failures_stay_where_they_are(fakes, images, opens, tmp_path):
     ]
     found = run([fakes.Adapter(geometry=fakes.Sphere())], tasks, out=tmp_path / "out")
     assert [(r.task, r.status, r.error or r.skipped) for r in found] == [
-        ("fails", "failed", "ZeroDivisionError: no luck"),
+        ("fails", "failed", "ZeroDivisionError: no luck second line"),
         ("absent", "skipped", "absent is not here: fetch it"),
         ("broken", "failed", "captions.json is damaged"),
         ("crash", "failed", "IndexError: reader bug"),

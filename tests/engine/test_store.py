@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hierbench.contracts import ModelCard
-from hierbench.engine.encoding import content_id
+from hierbench.engine.contents import content_id
 from hierbench.engine.store import EmbeddingStore, MemoryStore
 from hierbench.errors import OutputError
 
@@ -144,6 +144,15 @@ def test_a_flipped_bit_is_noticed(store, caplog):
     assert "checksum" in caplog.text
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_rows_that_are_not_finite_are_never_given_out(store, caplog, value):
+    ids, labels, features = rows("abc")
+    features[1, 2] = value  # another program's work: what is encoded here is checked before it is kept
+    store.section(CARD, "crop").put(ids, labels, features)
+    assert not store.section(CARD, "crop").get(ids)[1].any()
+    assert "NaN" in caplog.text
+
+
 def test_a_shard_that_arrives_later_is_seen(store):
     reader = store.section(CARD, "crop")
     ids, labels, features = rows("ab")
@@ -162,7 +171,7 @@ def test_strings_that_are_no_unicode_can_be_labels(store):
 WRITER = """
 import numpy as np
 from hierbench.contracts import ModelCard
-from hierbench.engine.encoding import content_id
+from hierbench.engine.contents import content_id
 from hierbench.engine.store import EmbeddingStore
 card = ModelCard("m", "f", "tests", 4, 8, 0, "as they are", sha256="12" * 32)
 section = EmbeddingStore(folder).section(card, "crop")

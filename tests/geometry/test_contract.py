@@ -1,8 +1,6 @@
-"""The Geometry protocol: what both spaces share, what they refuse, and that it suffices for a third."""
+"""The Geometry protocol: what all spaces share, and what they refuse."""
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,59 +9,9 @@ from closeness import assert_same
 
 from hierbench.contracts import Geometry
 from hierbench.errors import GeometryError
-from hierbench.geometry import Lorentz, Sphere, _pairs
+from hierbench.geometry import Flat, Lorentz, Product, Sphere, _pairs
 
-
-@dataclass(frozen=True)
-class ProductLorentz:
-    """Several hyperbolic factors side by side (as PHyCLIP), written against the protocol alone: distance = ℓ1 sum.
-
-    A general point entails a specific one where it does so in every factor.
-    """
-
-    factors: tuple[Lorentz, ...]
-
-    name: ClassVar[str] = "product-lorentz"
-    has_origin: ClassVar[bool] = True
-    has_cones: ClassVar[bool] = True
-    entailment_definition: ClassVar[str] = "product-least"
-
-    def _each(self, method, *arguments, **options):
-        split = [argument.chunk(len(self.factors), dim=-1) for argument in arguments]
-        return [
-            getattr(g, method)(*parts, **options)
-            for g, parts in zip(self.factors, zip(*split, strict=True), strict=True)
-        ]
-
-    def describe(self):
-        return {"name": self.name, "factors": [factor.describe() for factor in self.factors]}
-
-    def lift(self, tangent):
-        return torch.cat(self._each("lift", tangent), -1)
-
-    def mean(self, tangents):
-        return self.lift(tangents.mean(-2))
-
-    def similarity(self, a, b, *, paired=False):
-        return -self.distance(a, b, paired=paired)
-
-    def distance(self, a, b, *, paired=False):
-        return sum(self._each("distance", a, b, paired=paired))
-
-    def radius(self, points, *, root=None):
-        return sum(self._each("radius", points))
-
-    def exterior_angle(self, general, specific, *, paired=False, root=None):
-        return torch.stack(self._each("exterior_angle", general, specific, paired=paired)).amax(0)
-
-    def half_aperture(self, points):
-        return torch.stack(self._each("half_aperture", points)).amin(0)
-
-    def entailment(self, general, specific, *, paired=False, root=None):
-        return torch.stack(self._each("entailment", general, specific, paired=paired)).amin(0)
-
-
-GEOMETRIES = [Lorentz(0.5), Sphere(), ProductLorentz((Lorentz(0.5), Lorentz(2.0)))]
+GEOMETRIES = [Lorentz(0.5), Sphere(), Product((Lorentz(0.5), Lorentz(2.0))), Flat()]
 by_name = pytest.mark.parametrize("geometry", GEOMETRIES, ids=lambda geometry: geometry.name)
 
 
@@ -152,6 +100,24 @@ def test_sphere_as_seen_from_a_root():
         3 * math.pi / 4
     )
     assert Sphere().entailment(x, y, root=torch.tensor([1.0, 2.0])).item() == pytest.approx(1)
+
+
+def test_flat_space_is_what_curved_ones_tend_to():
+    """Angles, distances and radii of curvature −10⁻⁸ are those of the flat reading; a hand-worked right angle."""
+    a, b = (
+        torch.randn(5, 3, generator=torch.Generator().manual_seed(n), dtype=torch.float64) for n in (1, 2)
+    )
+    curved, flat = Lorentz(1e-8), Flat()
+    for function in ("exterior_angle", "distance", "entailment"):
+        expected = getattr(curved, function)(curved.lift(a), curved.lift(b))
+        torch.testing.assert_close(getattr(flat, function)(a, b), expected, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(flat.radius(a), curved.radius(curved.lift(a)), rtol=1e-6, atol=0)
+    one, other = torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 2.0]])
+    assert flat.exterior_angle(one, other).item() == pytest.approx(math.pi / 2)
+    assert flat.similarity(one, other).item() == -2
+    assert Flat("cosine").similarity(one, other).item() == pytest.approx(5**-0.5)
+    with pytest.raises(GeometryError, match="no entailment cones"):
+        flat.half_aperture(one)
 
 
 def test_curvature_learns():

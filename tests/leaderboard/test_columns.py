@@ -71,6 +71,17 @@ def test_a_dataset_of_ones_own_shows_what_tables_show_of_its_kind():
     ]
 
 
+def test_a_diagnosis_has_no_best():
+    specs = registry.task("pep-v2").spec.metrics
+    models = [
+        record("pep-v2", {"zero_fraction": value}, name, specs=specs)
+        for name, value in (("a", 0.1), ("b", 0.9))
+    ]
+    table = tables.build(models)
+    assert [column.better for column in table.columns] == [""]
+    assert not any(cell.best for row in table.rows for cell in row.cells)
+
+
 def test_a_degenerate_figure_is_explained_and_never_the_best():
     sound = [record("pep-v2", {"auc": value}, model) for model, value in (("a", 0.7), ("b", 0.8))]
     odd = record("pep-v2", {"auc": 1.0}, "c", degenerate={"auc": "all captions lie at one point"})
@@ -123,6 +134,9 @@ def test_a_record_without_specs_falls_back_on_the_registered_task():
         ("{metric: auc}", "needs a metric and either"),
         ("{task: pep-v2, metric: auc, average_over: [pep-v2]}", "needs a metric and either"),
         ("{task: hierarcaps, metric: recall}", "hierarcaps:recall stands there twice"),
+        ("hierarcaps", "hierarcaps is no column: task, metric, title are text"),
+        ("{task: [a], metric: recall}", "is no column: task, metric, title are text"),
+        ("{average_over: pep-v2, metric: auc}", "is no column: task, metric, title are text"),
     ],
 )
 def test_bad_layouts_give_one_line(tmp_path, line, reason):

@@ -58,11 +58,13 @@ def test_csv_golden():
         "zero-shot/imagenet:top1 low",
         "zero-shot/imagenet:top1 high",
         "zero-shot/imagenet:top1 n",
-        "zero-shot/imagenet:top1 note",
+        "zero-shot/imagenet:top1 standing",
     ]
-    assert next(csv.reader([head]))[13] == "pep-v2:auc (corrected, limit 5)"
-    assert first == "first,meru,measured,38.84,37.6,40.0,1000,,3.4,,,1000,,0.913,0.9,0.92,5,"
-    assert second == "se|cond_,clip,measured,30.0,29.0,31.0,1000,,3.2,,,1000,,,,,,pep-v2: skipped: no *cones*"
+    assert next(csv.reader([head]))[15] == "pep-v2:auc (corrected, limit 5)"
+    assert first == "first,meru,measured,38.84,37.6,40.0,1000,best,,3.4,,,1000,,,0.913,0.9,0.92,5,,"
+    assert second == (
+        "se|cond_,clip,measured,30.0,29.0,31.0,1000,,,3.2,,,1000,best,,,,,,,pep-v2: skipped: no *cones*"
+    )
 
 
 def test_csv_survives_commas_quotes_and_newlines():
@@ -112,9 +114,9 @@ def wide(rows=3):
 def test_no_line_is_wider_than_the_terminal_and_no_column_is_lost(width):
     text = render.terminal(wide(), width)
     assert max(map(len, text.splitlines())) <= width
-    titles = [c.title.split()[-1] for c in wide().columns]
     heads = "".join(line for line in text.splitlines() if line.startswith("Model"))
-    assert heads.count("↑") + heads.count("↓") == len(titles)
+    assert heads.count("↑") + heads.count("↓") == sum(bool(column.better) for column in wide().columns)
+    assert heads.count(" zero") == sum(column.title == "zero" for column in wide().columns)
 
 
 def test_a_group_that_fits_is_not_split():
@@ -127,7 +129,8 @@ def test_json_holds_values_as_recorded():
     document = json.loads(render.json(TABLE))
     first, second = document["rows"]
     assert first["cells"]["pep-v2:auc (corrected, limit 5)"] == {
-        "value": 0.913, "low": 0.9, "high": 0.92, "n": 5, "best": False, "notes": [],
+        "value": 0.913, "low": 0.9, "high": 0.92, "n": 5, "best": False, "second": False, "sd": None, "gain": None,
+        "notes": [],
     }  # fmt: skip
     assert second["cells"]["pep-v2:auc (corrected, limit 5)"]["value"] is None
     assert second["cells"]["pep-v2:auc (corrected, limit 5)"]["notes"] == [0]

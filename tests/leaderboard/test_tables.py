@@ -288,8 +288,6 @@ def test_layouts_agree_with_the_tasks():
     for suite in registry.suites().values():
         columns = layouts.layout(suite["layout"]).columns
         assert {c.task for c in columns} >= set(suite["tasks"])
-        if published := layouts.layout(suite["layout"]).published:
-            assert {c.key for c in tables.published(published).columns} <= {c.key for c in columns}
 
 
 def test_unknown_layout():
@@ -329,27 +327,6 @@ def test_a_model_that_did_not_load_keeps_its_row():
     )
     assert [row.model for row in table.rows] == ["a"]
     assert table.footnotes == ("pep-v2: failed: no such file",)
-
-
-def test_published_figures_are_the_papers():
-    table = tables.published("argent")
-    assert not table.measured
-    assert table.title.startswith("PUBLISHED")
-    assert len(table.rows) == 12
-    assert len(table.columns) == 15
-    by_model = {row.model: dict(zip(keys(table), row.cells, strict=True)) for row in table.rows}
-
-    def figure(model, key):
-        position = keys(table).index(key)
-        return tables.printed(table.columns[position], by_model[model][key].estimate.value)
-
-    assert figure("HyCoCLIP-S", "zero-shot/imagenet:top1") == "37.3"
-    assert figure("ARGENT-B", "average") == "42.8"
-    assert figure("CLIP-L", "retrieval/flickr30k:i2t_r10") == "96.1"
-    assert figure("MERU-S", "hierarchy/imagenet:tie") == "4.35"
-    assert figure("ARGENT-S", "pep-v2:auc") == "99.3"
-    assert figure("ARGENT-L", "pep-v2:ap") == "90.3"
-    assert by_model["CLIP-B"]["pep-v2:auc"].estimate is None
 
 
 # -------------------------------------------------------------------------- definitions of entailment, retired tasks

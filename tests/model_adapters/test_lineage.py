@@ -5,24 +5,26 @@ import math
 
 import pytest
 import torch
+from closeness import assert_same
 from PIL import Image
 
 from hierbench.contracts import Fit, ModelAdapter, ProtocolAware
 from hierbench.engine.store import EmbeddingStore
 from hierbench.errors import CheckpointError, EncodingError, UsageError
 from hierbench.geometry import Lorentz, Sphere
-from hierbench.model_adapters import _lineage, argent, clip, hycoclip, meru, uncha
+from hierbench.model_adapters import _lineage, argent, clip, hycoclip, meru, phyclip, uncha
 from hierbench.models.checkpoints import sha256
 from hierbench.models.reference import load_model
 from hierbench.reference.dual_encoder import DualEncoder
 from hierbench.reference.tokenizer import tokenize
 
-FAMILIES = {"clip": clip, "meru": meru, "hycoclip": hycoclip, "uncha": uncha}
+FAMILIES = {"clip": clip, "meru": meru, "hycoclip": hycoclip, "uncha": uncha, "phyclip": phyclip}
 GOLDEN = {
     "clip": ("meru_tiny_7", "CLIPBaseline"),
     "meru": ("meru_tiny_7", "MERU"),
     "hycoclip": ("hycoclip_tiny_7", "HyCoCLIP"),
     "uncha": ("uncha_tiny_7", "UNCHA"),
+    "phyclip": ("phyclip_tiny_7", "PHyCLIP"),
 }
 LONG = "word " * 100
 
@@ -62,11 +64,14 @@ def test_the_card_says_what_the_checkpoint_says(family, golden, tiny_checkpoint)
         for key, shape in recorded["state_dict_shapes"].items()
         if key not in ("pixel_mean", "pixel_std", "textual.attn_mask")
     )
-    mean = {"clip": "0.485/0.456/0.406", "meru": "0.485/0.456/0.406"}.get(family, "0.229/0.224/0.225")
+    mean = "0.485/0.456/0.406" if family in ("clip", "meru", "phyclip") else "0.229/0.224/0.225"
     assert f"mean {mean}, std 0.229/0.224/0.225" in card.preprocessing
     if family == "clip":
         assert adapter.geometry == Sphere()
         assert set(card.notes) == {"logit_scale"}
+    elif family == "phyclip":
+        assert card.notes["curvature"] == pytest.approx(recorded["curvatures"], rel=1e-6)
+        assert len(card.notes["visual_concept_alphas"]) == 8
     else:
         assert isinstance(adapter.geometry, Lorentz)
         assert adapter.geometry.curvature == pytest.approx(recorded["curvature"], rel=1e-6)
@@ -229,6 +234,22 @@ def test_uncha_loses_the_end_token_under_released_alone(tiny_checkpoint):
     assert adapter.under("released").under("corrected").card == adapter.card
     for settled in (lost, kept):
         assert all(settled.under(protocol) is settled for protocol in ("released", "corrected"))
+
+
+def test_phyclip_ranks_by_inner_products_under_released_alone(tiny_checkpoint, golden, recipe):
+    """The sum that the released evaluators rank by, and the metric that was trained (erratum 12)."""
+    arrays = golden("phyclip_tiny_7", arrays=True)
+    adapter = load_model(None, tiny_checkpoint("phyclip"))
+    image = adapter.encode_images(torch.from_numpy(recipe.images(8, 7)))
+    text = adapter.encode_texts(golden("phyclip_tiny_7")["captions"])
+    for protocol, array, sign in (("released", "similarity_released", 1), ("corrected", "mean_dist", -1)):
+        geometry = adapter.under(protocol).geometry
+        found = geometry.similarity(geometry.lift(image), geometry.lift(text))
+        assert_same(found, sign * torch.from_numpy(arrays[f"PHyCLIP.{array}"]))
+    assert adapter.geometry == adapter.under("corrected").geometry
+    assert adapter.under("released").card == adapter.card  # the features are the same
+    three = torch.from_numpy(arrays["PHyCLIP.class_of_three_prompts"])
+    assert_same(adapter.geometry.mean(text[:3]), three)
 
 
 @pytest.mark.parametrize("family", ["clip", "meru", "hycoclip"])

@@ -32,7 +32,7 @@ def states():
         layout: DualEncoder.create(
             layout, vision_sizes=sizes, image_size=32, text="L2_W64", vocabulary=100, embed_dim=16
         ).state_dict()
-        for layout in ("clip", "hyperbolic", "uncha")
+        for layout in ("clip", "hyperbolic", "uncha", "phyclip")
     }
 
 
@@ -73,6 +73,7 @@ def test_families_are_told_by_entries(states, tmp_path):
         assert layout_of(state) == layout
     assert detect_family(tmp_path / "clip.pth") == "clip"
     assert detect_family(tmp_path / "uncha.pth") == "uncha"
+    assert detect_family(tmp_path / "phyclip.pth") == "phyclip"
     with pytest.raises(
         CheckpointError, match="can be of meru, hycoclip or argent, whose files are alike: name the family"
     ) as info:
@@ -89,6 +90,22 @@ def test_what_uncha_does_not_use_may_be_absent(states):
     del state["local_logit_scale"]
     with pytest.raises(CheckpointError, match="missing: local_logit_scale"):
         dual_encoder_from(state)
+
+
+def test_what_phyclip_inherits_may_be_absent_but_each_factor_needs_its_scalars(states):
+    inherited = ("curv", "visual_alpha", "textual_alpha")
+    state = {key: value for key, value in states["phyclip"].items() if key not in inherited}
+    model = dual_encoder_from(state)
+    assert (model.layout, set(model.state_dict())) == ("phyclip", set(states["phyclip"]))
+    assert len(model.geometry().factors) == 2
+    for missing in ("curvs.1", "textual_concept_alphas.0"):
+        with pytest.raises(CheckpointError, match=f"missing: {missing}"):
+            dual_encoder_from({key: value for key, value in state.items() if key != missing})
+    with pytest.raises(CheckpointError, match=r"unexpected: curvs\.2"):
+        dual_encoder_from(state | {"curvs.2": torch.tensor(0.0)})
+    narrow = {key: value[:9] if key.endswith("_proj.weight") else value for key, value in state.items()}
+    with pytest.raises(CheckpointError, match="embed_dim=9 is no multiple of the factors' width 8"):
+        dual_encoder_from(narrow)
 
 
 def test_a_file_may_hold_only_the_token_rows_it_uses(tmp_path):

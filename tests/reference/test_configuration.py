@@ -7,7 +7,7 @@ from hierbench.errors import HierbenchError, UnknownNameError, UsageError
 from hierbench.reference import Batch, build
 from hierbench.reference.configuration import packaged, resolve
 
-FAMILIES = ("clip", "meru", "hycoclip", "uncha", "argent")
+FAMILIES = ("clip", "meru", "hycoclip", "uncha", "argent", "phyclip")
 TINY = {
     "vision": "vit_tiny_patch16_224",
     "vision_sizes": {"embed_dim": 24, "depth": 1, "patch_size": 16},
@@ -50,9 +50,9 @@ def test_the_published_recipe(family):
     assert (train.learning_rate, train.betas, train.weight_decay) == (5e-4, (0.9, 0.98), 0.2)
     assert data.crop_scale == ((0.8, 1.0) if family == "uncha" else (0.5, 1.0))
     assert (data.colour_jitter is not None) == (family == "uncha")
-    assert min(data.boxes, 2) == {"hycoclip": 1, "argent": 1, "uncha": 2}.get(family, 0)
+    assert min(data.boxes, 2) == {"hycoclip": 1, "argent": 1, "phyclip": 1, "uncha": 2}.get(family, 0)
     assert config.model.pixel_mean == (
-        (0.485, 0.456, 0.406) if family in ("clip", "meru") else (0.229, 0.224, 0.225)
+        (0.485, 0.456, 0.406) if family in ("clip", "meru", "phyclip") else (0.229, 0.224, 0.225)
     )
     assert (config.model.text, config.model.embed_dim) == ("L12_W512", 512)
     weights = {term["term"]: term.get("weight", 1) for term in config.objective}
@@ -60,6 +60,7 @@ def test_the_published_recipe(family):
         "clip": {"contrastive": 1},
         "meru": {"contrastive": 1, "cone_entailment": 0.2},
         "hycoclip": {"contrastive": 1, "cone_entailment": 0.2},
+        "phyclip": {"contrastive": 1, "cone_entailment": 0.2},
         "uncha": {"uncertainty_contrastive": 1, "piecewise_entailment": 0.2},
         "argent": {"contrastive": 1, "adaptive_entailment": 0.1, "norm_regulariser": 0.1},
     }

@@ -17,6 +17,7 @@ GOLDEN = {
     "meru": ("meru_tiny_7", "MERU"),
     "hycoclip": ("hycoclip_tiny_7", "HyCoCLIP"),
     "uncha": ("uncha_tiny_7", "UNCHA"),
+    "phyclip": ("phyclip_tiny_7", "PHyCLIP"),
 }
 
 
@@ -49,6 +50,9 @@ def test_embeddings_are_those_of_the_released_code(kind, golden, recipe, tiny_ch
     if "curvature" in figures["models"][name]:
         expected = pytest.approx(figures["models"][name]["curvature"], rel=1e-6)
         assert geometry.describe() == {"name": "lorentz", "curvature": expected}
+    if "curvatures" in figures["models"][name]:
+        expected = pytest.approx(figures["models"][name]["curvatures"], rel=1e-6)
+        assert geometry.describe()["curvature"] == expected
 
 
 @pytest.mark.parametrize("kind", GOLDEN)
@@ -65,7 +69,7 @@ def test_entries_and_shapes_are_those_of_the_released_files(kind, golden, tiny_s
     assert torch.equal(ours["textual.attn_mask"], state["textual.attn_mask"].bool())
 
 
-@pytest.mark.parametrize("kind", ["clip", "meru", "uncha"])
+@pytest.mark.parametrize("kind", ["clip", "meru", "uncha", "phyclip"])
 def test_a_model_made_from_names_has_the_released_layout(kind, golden):
     file, name = GOLDEN[kind]
     expected = golden(file)["models"][name]["state_dict_shapes"]
@@ -119,7 +123,7 @@ def test_unusual_sizes_are_told_from_shapes():
     assert torch.equal(again.encode_image(pixels), model.encode_image(pixels))
 
 
-@pytest.mark.parametrize("layout", ["clip", "hyperbolic", "uncha"])
+@pytest.mark.parametrize("layout", ["clip", "hyperbolic", "uncha", "phyclip"])
 def test_every_used_parameter_gets_a_gradient(layout):
     model = small(layout)
     pixels, tokens = torch.rand(3, 3, 32, 32), tokenize(["a dog", "a dog on a beach", ""])
@@ -127,10 +131,14 @@ def test_every_used_parameter_gets_a_gradient(layout):
     loss.backward()
     without = {name for name, p in model.named_parameters() if p.requires_grad and p.grad is None}
     scalars = {"logit_scale", "curv", "global_logit_scale", "local_logit_scale", "global_local_logit_scale"}
+    scalars |= {name for name, _ in model.named_parameters() if name.startswith("curvs.")}
     assert without <= scalars  # those belong to the objective
     frozen = {name for name, p in model.named_parameters() if not p.requires_grad}
-    unused = {"logit_scale", "textual.min_radius_head.0.weight", "textual.min_radius_head.0.bias"}
-    assert frozen == {"visual.pos_embed"} | (unused if layout == "uncha" else set())
+    unused = {
+        "uncha": {"logit_scale", "textual.min_radius_head.0.weight", "textual.min_radius_head.0.bias"},
+        "phyclip": {"curv", "visual_alpha", "textual_alpha"},
+    }
+    assert frozen == {"visual.pos_embed"} | unused.get(layout, set())
 
 
 def test_tangents_are_features_times_the_learned_scale():
@@ -182,24 +190,31 @@ def test_the_layout_says_which_space_and_the_file_its_curvature():
 
 
 def test_a_third_space_is_an_entry_of_the_table(monkeypatch):
-    """Two curvatures: their scalars, their place in the geometry and the way back from a file all follow."""
+    """Two factors: their scalars, their place in the geometry and the way back from a file all follow."""
 
-    class Product(Sphere):
+    class Mixed(Sphere):
         def __init__(self, first, second):
             object.__setattr__(self, "curvatures", (first, second))
 
     spec = LayoutSpec(
         families=("mixed",),
         temperatures={"logit_scale": 0.07},
-        geometry=Product,
-        curvatures=("curv", "curv_2"),
-        alphas=True,
-        told_by=frozenset({"curv", "curv_2"}),
+        geometry=Mixed,
+        curvature="bends",
+        alphas=("stretch", "shrink"),
+        factor_width=8,
+        told_by=frozenset({"bends.0", "bends.1"}),
     )
-    monkeypatch.setitem(LAYOUTS, "product", spec)
-    model = small("product")
+    monkeypatch.setitem(LAYOUTS, "mixed", spec)
+    model = small("mixed")
     with torch.no_grad():
-        model.curv_2.fill_(math.log(3.0))
+        model.bends[1].fill_(math.log(3.0))
+        model.stretch[0].fill_(math.log(0.5))
+        model.stretch[1].fill_(math.log(5.0))
     again = dual_encoder_from(model.state_dict())
-    assert again.layout == "product"
+    assert again.layout == "mixed"
     assert again.geometry(learned=False).curvatures == pytest.approx((1.0, 3.0))
+    scaled = again.tangents(torch.ones(1, 16), "image")
+    assert scaled.flatten().tolist() == pytest.approx([0.5] * 8 + [5.0] * 8)
+    again.clamp_scalars()
+    assert again.stretch[1] == 0  # at most 1 in training

@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from hierbench import metrics, registry
 from hierbench.contracts import Embeddings
 from hierbench.data.datasets import subset
-from hierbench.errors import DataError, EncodingError
+from hierbench.errors import DataError
 from hierbench.geometry import Lorentz, Sphere
 from hierbench.tasks import _pairs
 
@@ -388,16 +388,6 @@ def test_a_geometry_without_angles_has_no_signed_figures_and_its_own_definition(
     assert scores.definition == "order"
     assert not any("signed" in name for name in scores.metrics)
     assert {"auc", "direction_auc", "auc_gain"} <= scores.metrics.keys()
-
-
-@pytest.mark.parametrize("name", ["pep-v2-radial", "hierarcaps"])
-def test_a_root_that_is_not_finite_is_named(chains, embed, name):
-    dataset = chains([0, 1], POOL)
-    task = registry.task(name)
-    embeddings = embed(task.requests(dataset))
-    embeddings.text_features[0] = float("nan")
-    with pytest.raises(EncodingError, match="text '' is not finite"):
-        task.score(SPHERE, embeddings, dataset)
 
 
 # ------------------------------------------------------------------------------------------------------ applicability

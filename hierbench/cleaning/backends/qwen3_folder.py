@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import inspect
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 import transformers
 
 from hierbench.errors import CheckpointError, UsageError, one_line
+from hierbench.json_files import read_json
 from hierbench.models import checkpoints
 
 KIND, WHOLE = "qwen3_vl", "Qwen3VLForConditionalGeneration"  # `model_type` and `architectures` in config.json
@@ -59,21 +58,20 @@ def _fingerprint(folder: Path, role: str) -> str:
             f"{folder} has no weights ({' or '.join(WEIGHTS)}): the {role} is {EXPECTED[role]}"
         )
     settings = sorted(file for pattern in SETTINGS for file in folder.glob(pattern))
-    listing = "\n".join(f"{checkpoints.sha256(file)}  {file.name}" for file in [*weights, *settings])
-    return hashlib.sha256(listing.encode()).hexdigest()
+    return checkpoints.files_sha256([*weights, *settings])
 
 
 def read_config(folder: Path, role: str) -> Any:
     """The model's Qwen3VLConfig. Raises CheckpointError for one of another kind than the role needs."""
-    try:
-        told = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        kind, built = told.get("model_type"), told.get("architectures") or []
-    except FileNotFoundError:
+    path = folder / "config.json"
+    if not path.exists():
         raise CheckpointError(
             f"{folder} has no config.json, so is no model folder: the {role} is {EXPECTED[role]}"
-        ) from None
-    except (OSError, ValueError, AttributeError) as error:
-        raise CheckpointError(f"{folder / 'config.json'} cannot be read: {one_line(error)}") from error
+        )
+    told = read_json(path, "configuration", CheckpointError)
+    if not isinstance(told, dict):
+        raise CheckpointError(f"{path} cannot be read: it holds no fields")
+    kind, built = told.get("model_type"), list(told.get("architectures") or ())
     if kind != KIND:
         raise CheckpointError(f"{folder} holds a model of type {kind!r}: the {role} is {EXPECTED[role]}")
     if role != "embedder" and built and WHOLE not in built:

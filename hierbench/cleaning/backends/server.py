@@ -31,7 +31,7 @@ from hierbench.cleaning.backends import prompts
 from hierbench.cleaning.backends.yes_no import Tally, probability, spelled
 from hierbench.cleaning.roles import Cast, Pair, Question
 from hierbench.data.images import as_plain_png
-from hierbench.errors import ServerError, UsageError
+from hierbench.errors import ServerError, UsageError, one_line
 
 log = logging.getLogger(__name__)
 
@@ -432,12 +432,11 @@ def _reason(error: BaseException) -> str:
     """The bottom of a chain of connection errors, in one line."""
     while (cause := error.__cause__ or error.__context__) is not None:
         error = cause
-    return " ".join(str(error).split()) or type(error).__name__
+    return one_line(error)
 
 
 def _status(error: Any) -> str:
-    text = " ".join(str(error.message).split())
-    return f"status {error.status_code}, {text[:300]}"
+    return f"status {error.status_code}, {one_line(str(error.message))}"
 
 
 def _retry_after(error: Any) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hierbench.data.datasets import ImageFiles
 from hierbench.data.manifests import Manifest
-from hierbench.errors import DataError
+from hierbench.errors import DataError, one_line
 from hierbench.files import regular_file, text_lines
 
 BLANKS = " \t\r"
@@ -54,10 +54,18 @@ def subfolders(folder: Path, most: float = MANY) -> list[Path]:
     """The folders in a folder, sorted, hidden ones left out; none where there are more than `most`."""
     try:
         with os.scandir(folder) as entries:
-            found = sorted(e.name for e in entries if not e.name.startswith(".") and e.is_dir())
+            found = sorted(e.name for e in entries if not e.name.startswith(".") and is_folder(e))
     except OSError:
         return []
     return [folder / name for name in found] if len(found) <= most else []
+
+
+def is_folder(entry: os.DirEntry) -> bool:
+    """Whether an entry is a folder or a link to one; a link that leads round in a circle is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def captions_file(manifest: Manifest, folder: Path) -> Path:
@@ -162,8 +170,7 @@ def read_mat(path: Path, names: Sequence[str]) -> dict:
             raise
         if isinstance(error, OSError) and error.errno:
             raise DataError(f"annotation file {path} cannot be read: {error.strerror}") from error
-        reason = (str(error) or type(error).__name__).partition("\n")[0]
-        raise DataError(f"annotation file {path} is damaged ({reason}): fetch it again") from error
+        raise DataError(f"annotation file {path} is damaged ({one_line(error)}): fetch it again") from error
     if missing := [name for name in names if name not in content]:
         raise DataError(f"annotation file {path} has no variable {missing[0]!r}: fetch it again")
     return content

@@ -1,25 +1,10 @@
-"""Reads JSON annotation files whose errors are worth a line: lists of entries with fields of known types."""
+"""Checks JSON annotation files: lists of entries with fields of known types."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-from hierbench.data.readers._files import read_text
 from hierbench.errors import DataError
-
-
-def load(path: Path, what: str) -> Any:
-    """The content. Raises DataError: no such file, not UTF-8, not JSON (with the line), nested too deeply."""
-    try:
-        return json.loads(read_text(path, what))
-    except json.JSONDecodeError as error:
-        raise DataError(
-            f"{what} {path}, line {error.lineno}: not JSON ({error.msg}): fetch it again"
-        ) from error
-    except RecursionError:
-        raise DataError(f"{what} {path} is nested too deeply: is it the right file?") from None
 
 
 def entries(content: Any, key: str, fields: dict[str, Any], where: str) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from hierbench import png
 from hierbench.data.datasets import Classification
 from hierbench.data.manifests import Manifest
-from hierbench.data.readers import _png
 from hierbench.data.readers._files import find_root, needed, read_bytes, read_lines
 from hierbench.data.readers._labels import by_names, classification
-from hierbench.errors import DataError
+from hierbench.data.stamps import stamp_of
+from hierbench.errors import DataError, one_line
 
 NAME = "cifar"
 SIDE = 32
@@ -62,7 +64,11 @@ class BatchImages:
     def read(self, image_id: str) -> bytes:
         """One image as PNG."""
         planes = _batch(self.path, self.label_bytes)[0][int(image_id.rpartition("/")[2])]
-        return _png.encode(planes.reshape(3, SIDE, SIDE).transpose(1, 2, 0))
+        return png.encode(planes.reshape(3, SIDE, SIDE).transpose(1, 2, 0))
+
+    def stamp(self, ids: Sequence[str]) -> bytes | None:
+        """See `hierbench.data.stamps`."""
+        return stamp_of([self.path], f"{NAME} {self.label_bytes}")
 
 
 def fits(manifest: Manifest, folder: Path) -> bool:
@@ -142,8 +148,7 @@ def _unpickled(path: Path) -> dict:
     try:
         found = _Unpickler(io.BytesIO(content), encoding="bytes").load()
     except Exception as error:  # unpickling raises nearly anything on corrupt input
-        reason = (str(error) or type(error).__name__).partition("\n")[0]
-        raise DataError(f"batch {path} cannot be unpickled ({reason}): fetch it again") from error
+        raise DataError(f"batch {path} cannot be unpickled ({one_line(error)}): fetch it again") from error
     if not isinstance(found, dict):
         raise DataError(f"batch {path} holds no mapping but {type(found).__name__}: fetch it again")
     return found

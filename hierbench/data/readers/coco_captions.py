@@ -19,6 +19,7 @@ from hierbench.data.readers._files import (
     images_by_name,
 )
 from hierbench.errors import DataError
+from hierbench.json_files import read_json
 
 NAME = "coco-captions"
 
@@ -37,7 +38,7 @@ def read(manifest: Manifest, folder: Path) -> Retrieval:
     folder = find_root(folder, manifest.layout.table) or folder
     path = captions_file(manifest, folder)
     where = f"captions file {path}"
-    content = _json.load(path, "captions file")
+    content = read_json(path, "captions file")
     images = _json.entries(content, "images", {"id": (int, str), "file_name": str}, where)
     annotations = _json.entries(
         content, "annotations", {"id": (int, str), "image_id": (int, str), "caption": str}, where

@@ -16,6 +16,7 @@ from hierbench.data.readers._files import (
 )
 from hierbench.data.readers._multilabel import multilabel
 from hierbench.errors import DataError
+from hierbench.json_files import read_json
 
 NAME = "coco-objects"
 
@@ -34,7 +35,7 @@ def read(manifest: Manifest, folder: Path) -> MultiLabel:
     folder = find_root(folder, manifest.layout.table) or folder
     path = captions_file(manifest, folder)
     where = f"annotation file {path}"
-    content = _json.load(path, "annotation file")
+    content = read_json(path, "annotation file")
     images = _json.entries(content, "images", {"id": int, "file_name": str}, where)
     annotations = _json.entries(content, "annotations", {"image_id": int, "category_id": int}, where)
     categories = _json.entries(content, "categories", {"id": int, "name": str}, where)

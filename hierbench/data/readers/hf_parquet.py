@@ -22,6 +22,7 @@ from hierbench.data.prepared import DECODER_ERRORS
 from hierbench.data.readers._files import all_of, subfolders
 from hierbench.data.readers._labels import OTHER_SPLIT, SERVED, by_names, class_ids_of, classification
 from hierbench.data.readers._retrieval import retrieval
+from hierbench.data.stamps import stamp_of
 from hierbench.errors import DataError, one_line
 from hierbench.files import regular_file
 
@@ -63,6 +64,10 @@ class ParquetImages:
                 f"image {image_id} has no bytes in {self.files[file]}: take a version with images inside"
             )
         return content
+
+    def stamp(self, ids: Sequence[str]) -> bytes | None:
+        """See `hierbench.data.stamps`."""
+        return stamp_of(self.files, f"{self.column} {self.places}")
 
 
 def fits(manifest: Manifest, folder: Path) -> bool:

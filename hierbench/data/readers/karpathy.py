@@ -21,6 +21,7 @@ from hierbench.data.readers._files import (
     images_by_name,
 )
 from hierbench.errors import DataError
+from hierbench.json_files import read_json
 
 NAME = "karpathy"
 SPLIT = "test"
@@ -41,7 +42,7 @@ def read(manifest: Manifest, folder: Path) -> Retrieval:
     path = captions_file(manifest, folder)
     where = f"captions file {path}"
     listed = _json.entries(
-        _json.load(path, "captions file"), "images", {"filename": str, "split": str, "sentences": list}, where
+        read_json(path, "captions file"), "images", {"filename": str, "split": str, "sentences": list}, where
     )
     chosen = [entry for entry in listed if entry["split"] == SPLIT]
     if not chosen:

@@ -6,16 +6,18 @@ labels are bytes from 1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from hierbench import png
 from hierbench.data.datasets import Classification
 from hierbench.data.manifests import Manifest
-from hierbench.data.readers import _png
 from hierbench.data.readers._files import find_root, needed, read_bytes, read_lines
 from hierbench.data.readers._labels import by_names, classification
+from hierbench.data.stamps import stamp_of
 from hierbench.errors import DataError
 
 NAME = "stl10"
@@ -37,7 +39,11 @@ class Planes:
             content = file.read(PIXELS)
         if len(content) != PIXELS:
             raise DataError(f"image {image_id} of {self.path} is cut off: fetch it again")
-        return _png.encode(np.frombuffer(content, np.uint8).reshape(3, SIDE, SIDE).transpose(2, 1, 0))
+        return png.encode(np.frombuffer(content, np.uint8).reshape(3, SIDE, SIDE).transpose(2, 1, 0))
+
+    def stamp(self, ids: Sequence[str]) -> bytes | None:
+        """See `hierbench.data.stamps`."""
+        return stamp_of([self.path], NAME)
 
 
 def fits(manifest: Manifest, folder: Path) -> bool:

@@ -10,18 +10,19 @@ from __future__ import annotations
 import mmap
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hierbench.data.datasets import Classification
 from hierbench.data.manifests import Manifest
-from hierbench.data.readers import _json
 from hierbench.data.readers._files import all_of, first_there, read_lines, subfolders
 from hierbench.data.readers._labels import SERVED, by_names, classification
 from hierbench.data.readers._tfds_order import slice_of, split_of
+from hierbench.data.stamps import stamp_of
 from hierbench.errors import DataError
 from hierbench.files import regular_file
+from hierbench.json_files import read_json
 
 NAME = "tfds"
 DEPTH = 4  # DATASET/CONFIG/VERSION below a data folder
@@ -52,6 +53,10 @@ class RecordImages:
             file.seek(offset)
             features = _features(memoryview(file.read(size)), self.shards[number])
         return bytes(_strings(features[IMAGE])[0])
+
+    def stamp(self, ids: Sequence[str]) -> bytes | None:
+        """See `hierbench.data.stamps`."""
+        return stamp_of(self.shards, str(self.places))
 
 
 def fits(manifest: Manifest, folder: Path) -> bool:
@@ -149,7 +154,7 @@ def _lengths(root: Path, split: str) -> list[int]:
     path = root / "dataset_info.json"
     if not path.exists():
         return []
-    told = _json.load(path, "dataset description")
+    told = read_json(path, "dataset description")
     try:
         (found,) = [part for part in told["splits"] if part["name"] == split] if "splits" in told else [{}]
         return [int(length) for length in found.get("shardLengths", ())]

@@ -24,6 +24,7 @@ from hierbench.data.readers._files import VARIANT, first_there, read_lines, read
 from hierbench.data.readers._labels import SERVED, by_names, class_ids_of, classification
 from hierbench.data.readers._multilabel import multilabel
 from hierbench.data.readers._retrieval import retrieval
+from hierbench.data.stamps import stamp_of
 from hierbench.errors import DataError
 from hierbench.files import regular_file, text_lines
 
@@ -52,6 +53,10 @@ class TarImages:
         """Encoded bytes of one image. DataError where the archive is cut off."""
         shard, offset, size = self.places[self._row[image_id]]
         return _read(self.shards[shard], offset, size)
+
+    def stamp(self, ids: Sequence[str]) -> bytes | None:
+        """See `hierbench.data.stamps`."""
+        return stamp_of(self.shards, str(self.places))
 
 
 def fits(manifest: Manifest, folder: Path) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass as plain_dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
+from hierbench.contracts import Factored, Geometry
 from hierbench.reference.objectives.embedded import PARTS, Embedded, Item, valid_mean
 from hierbench.reference.objectives.uncertainty import calibration
 
@@ -53,9 +54,13 @@ class _Entailment:
     temperatures: ClassVar[frozenset[str]] = frozenset()
 
     @property
+    def relations(self) -> tuple[RelationName, ...]:
+        """Which pairs it reads: a field of each term."""
+        raise NotImplementedError
+
+    @property
     def items(self) -> frozenset[str]:
-        names: tuple[RelationName, ...] = getattr(self, "relations")  # noqa: B009 - a field of each subclass
-        relations = [RELATIONS[name] for name in names]
+        relations = [RELATIONS[name] for name in self.relations]
         return frozenset(item for relation in relations for item in (relation.general, relation.specific))
 
 
@@ -134,11 +139,15 @@ class AdaptiveEntailment(_Entailment):
         means: dict[str, Tensor] = {}
         for name in self.relations:
             general, specific, valid = ends(batch, RELATIONS[name])
-            angle = batch.geometry.exterior_angle(general, specific, paired=True)
+            weight: Tensor | float = 1.0
             if self.weighted == "any" or RELATIONS[name].within:
-                angle = self._weight(batch, general.detach(), specific.detach()) * angle
-            loss = F.huber_loss(angle, torch.zeros_like(angle), reduction="none", delta=self.beta)
-            means[name] = valid_mean(loss, valid)
+                weight = self._weight(batch, general.detach(), specific.detach())
+            losses = []
+            for geometry, one, other in factors(batch.geometry, general, specific):
+                angle = weight * geometry.exterior_angle(one, other, paired=True)
+                zero = torch.zeros_like(angle)
+                losses.append(F.huber_loss(angle, zero, reduction="none", delta=self.beta))
+            means[name] = valid_mean(torch.stack(losses).mean(0), valid)
         return self.factor * torch.stack(list(means.values())).sum(), means
 
     def _weight(self, batch: Embedded, general: Tensor, specific: Tensor) -> Tensor | float:
@@ -150,13 +159,24 @@ class AdaptiveEntailment(_Entailment):
         return 1 - (cosine.square() if self.weighting == "square" else cosine)
 
 
+def factors(geometry: Geometry, *points: Tensor) -> Iterator[tuple[Any, ...]]:
+    """The factors of a product, each with its part of the points; any other geometry with the points as they are."""
+    if isinstance(geometry, Factored):
+        yield from zip(geometry.factors, *map(geometry.split, points), strict=True)
+    else:
+        yield geometry, *points
+
+
 def cone_residual(
     batch: Embedded, general: Tensor, specific: Tensor, eta: float, *, slope: float = 0.0
 ) -> Tensor:
-    """(φ − ηω)₊ + slope · φ of paired rows, (N, D), (N, D) -> (N,)."""
-    angle = batch.geometry.exterior_angle(general, specific, paired=True)
-    outside = (angle - eta * batch.geometry.half_aperture(general)).clamp(min=0)
-    return outside + slope * angle if slope else outside
+    """(φ − ηω)₊ + slope · φ of paired rows, (N, D), (N, D) -> (N,); in a product the mean over its factors."""
+    each = []
+    for geometry, one, other in factors(batch.geometry, general, specific):
+        angle = geometry.exterior_angle(one, other, paired=True)
+        outside = (angle - eta * geometry.half_aperture(one)).clamp(min=0)
+        each.append(outside + slope * angle if slope else outside)
+    return torch.stack(each).mean(0)
 
 
 def ends(batch: Embedded, relation: Relation) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -8,8 +8,8 @@ from typing import Any, get_args
 
 from torch import Tensor
 
-from hierbench.errors import HierbenchError, UsageError
-from hierbench.plugins import module_from_file, reason
+from hierbench.errors import HierbenchError, UsageError, explained
+from hierbench.plugins import module_from_file
 from hierbench.reference.layouts import LAYOUTS
 from hierbench.reference.objectives.embedded import Embedded, Item, Term
 
@@ -43,7 +43,9 @@ def build_own(name: str, options: Mapping[str, Any]) -> Term:
     try:
         term = kind(**options)
     except Exception as error:
-        raise UsageError(f"objective term {name} cannot be made of its options: {reason(error)}") from error
+        raise UsageError(
+            f"objective term {name} cannot be made of its options: {explained(error)}"
+        ) from error
     _check(name, term)
     return term
 
@@ -55,7 +57,7 @@ def call_own(name: str, term: Term, batch: Embedded) -> tuple[Tensor, Mapping[st
     except HierbenchError:
         raise
     except Exception as error:
-        raise UsageError(f"objective term {name} failed: {reason(error)}") from error
+        raise UsageError(f"objective term {name} failed: {explained(error)}") from error
     match result:
         case (Tensor() as loss, Mapping() as figures) if loss.ndim == 0:
             return loss, figures

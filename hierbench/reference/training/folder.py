@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import yaml
 from torch import Tensor
 
 from hierbench.errors import OutputError, UsageError
-from hierbench.files import replacing, safe_name
+from hierbench.files import locked, replacing, safe_name, sweep
 from hierbench.reference.schema import ReferenceConfig
 from hierbench.reference.training import state as checkpoints
 from hierbench.yaml_files import read_yaml
@@ -28,28 +27,21 @@ def held(out: Path) -> Iterator[None]:
     The lock ends with the process, however that ends. A run that could not begin (it wrote no config.yaml) leaves
     nothing. Raises UsageError where another process trains there, OutputError where nothing can be written.
     """
-    from filelock import FileLock, Timeout
-
     missing = [folder for folder in (out, *out.parents) if not folder.exists()]
-    lock = FileLock(out / ".lock", timeout=WAIT_FOR_WORKERS)
-    with writing(f"{out}"):
-        out.mkdir(parents=True, exist_ok=True)
+    busy = UsageError(f"another process is training in {out}: wait for it, or choose another --out")
+    with ExitStack() as held:
+        with writing(f"{out}"):
+            held.enter_context(locked(out / ".lock", WAIT_FOR_WORKERS, busy))
         try:
-            lock.acquire()
-        except Timeout:
-            raise UsageError(
-                f"another process is training in {out}: wait for it, or choose another --out"
-            ) from None
-    try:
-        _sweep(out)
-        yield
-    finally:
-        if not (out / "config.yaml").exists():
-            (out / ".lock").unlink(missing_ok=True)
-            with suppress(OSError):
-                for folder in missing:
-                    folder.rmdir()
-        lock.release()
+            for folder in (out, out / "checkpoints"):
+                sweep(folder, ".*.tmp", held=True)
+            yield
+        finally:
+            if not (out / "config.yaml").exists():
+                (out / ".lock").unlink(missing_ok=True)
+                with suppress(OSError):
+                    for folder in missing:
+                        folder.rmdir()
 
 
 @contextmanager
@@ -103,13 +95,3 @@ def _recorded(config: ReferenceConfig, out: Path, world: int) -> dict[str, Any]:
     given = config.name if config.processes is None else None  # of another run's file the name is that run's
     name = given or safe_name(out.resolve().name or "run")
     return json.loads(config.model_dump_json()) | {"name": name, "processes": world}
-
-
-def _sweep(out: Path) -> None:
-    """Remove what killed processes were writing: the folder is held, so no living one owns it."""
-    for left in [*out.glob(".*.tmp"), *(out / "checkpoints").glob(".*.tmp")]:
-        if left.is_dir() and not left.is_symlink():
-            shutil.rmtree(left, ignore_errors=True)
-        else:
-            with suppress(OSError):
-                left.unlink()

@@ -16,7 +16,7 @@ import math
 import tarfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ from PIL import Image
 
 from hierbench.data.images import MAX_ASPECT, decode_stored
 from hierbench.errors import DataError, OutputError, UsageError
-from hierbench.files import replacing
+from hierbench.files import locked, replacing, sweep
+from hierbench.json_files import known_json, write_json
 from hierbench.pool import each
 from hierbench.progress import Progress, choose
 
@@ -94,8 +95,6 @@ def prepare(
     tars = [Path(path) for path in raw]
     _check_names(tars, out)
     with _alone(out):
-        for leftover in out.glob(".*.tmp"):  # of a killed run
-            leftover.unlink()
         _check_settings(out, settings)
         todo = [path for path in tars if not _is_finished(path, out, settings)]
         with choose(progress).bar("raw tars", len(tars)) as advance:
@@ -330,17 +329,13 @@ def _sum(reports: Sequence[dict[str, Any]]) -> Report:
 
 def _read_json(path: Path) -> dict[str, Any] | None:
     """A shard's report; None where there is none, or something else."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return document if isinstance(document, dict) and {"raw", "settings"} <= document.keys() else None
+    document = known_json(path)
+    return document if document is not None and {"raw", "settings"} <= document.keys() else None
 
 
 def _write_json(path: Path, document: dict[str, Any]) -> None:
     try:
-        with replacing(path) as temporary:
-            temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        write_json(path, document)
     except OSError as error:
         raise OutputError(f"{path} could not be written: {error.strerror or error}") from error
 
@@ -382,17 +377,13 @@ def _told(stamp: dict[str, Any]) -> str:
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
     """Hold the output folder, which is made; OutputError where another run holds it or it cannot be made."""
-    from filelock import FileLock, Timeout
-
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(out / ".lock", timeout=3)  # workers of a killed run hold it a moment longer
-        lock.acquire()
-    except Timeout:
-        raise OutputError(f"another process is preparing shards in {out}: wait for it") from None
-    except OSError as error:
-        raise OutputError(f"cannot write to {out}: {error.strerror or error}") from error
-    try:
+    busy = OutputError(f"another process is preparing shards in {out}: wait for it")
+    with ExitStack() as held:
+        try:
+            held.enter_context(
+                locked(out / ".lock", 3, busy)
+            )  # workers of a killed run hold it a moment longer
+        except OSError as error:
+            raise OutputError(f"cannot write to {out}: {error.strerror or error}") from error
+        sweep(out, ".*.tmp", held=True)
         yield
-    finally:
-        lock.release()

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hierbench.files import replacing
+from hierbench.files import regular_file, replacing
 from hierbench.reference.training.folder import writing
 
 LINE_EVERY = 10.0  # seconds between plain lines where there is no terminal
@@ -107,10 +107,14 @@ class _Board:
         )  # later steps of a killed run go
 
     def add(self, step: int, figures: dict[str, Any]) -> None:
-        """The figures of a step as scalars."""
+        """The figures of a step as scalars, those of a list numbered."""
+        scalars: list[tuple[str, Any]] = []
+        for name, value in figures.items():
+            many = isinstance(value, list)
+            scalars += [(f"{name}/{n}", one) for n, one in enumerate(value)] if many else [(name, value)]
         values = [
             self._summary.Value(tag=name, simple_value=value)
-            for name, value in figures.items()
+            for name, value in scalars
             if isinstance(value, float | int)
         ]
         self._put(step=step, summary=self._summary(value=values))
@@ -126,7 +130,11 @@ def _kept(path: Path, start: int) -> list[bytes]:
     """Lines of a log of the steps before `start`; a line that a kill cut short is dropped."""
     if not path.exists():
         return []
-    return [line for line in path.read_bytes().splitlines(keepends=True) if -1 < _step(line) < start]
+    return [
+        line
+        for line in regular_file(path, "log").read_bytes().splitlines(keepends=True)
+        if -1 < _step(line) < start
+    ]
 
 
 def _step(line: bytes) -> int:

@@ -254,7 +254,8 @@ def _steps(
         tally.update(batch.skipped)
         done = number + 1
         if done % settings.log_every == 0 or done == settings.steps:
-            values = {name: float(value) for name, value in figures.items()}  # waits for the device
+            # waits for the device; a figure is a number, or a list (one of each factor of a product)
+            values: dict[str, Any] = {name: value.tolist() for name, value in figures.items()}
             _check_finite(trainer, values["loss"])
             rate = (done - at) * settings.batch_size / (time.monotonic() - began)
             began, at = time.monotonic(), done

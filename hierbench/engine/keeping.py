@@ -1,0 +1,50 @@
+"""Which records of earlier runs stand: those that this run would only repeat. Nothing here needs torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hierbench.contracts import ModelCard, Task
+from hierbench.engine.setup import RunModel, Setup
+from hierbench.errors import MissingDataError, explained
+from hierbench.results import Record
+
+
+def kept(
+    setup: Setup, model: RunModel, sha256: str | None, task: Task, card: ModelCard | None
+) -> Record | None:
+    """The record of an earlier run that this one would only repeat. `card`: the model's, where it is loaded."""
+    record = setup.previous.get((model.name, task.spec.name))
+    if record is None or setup.options.force or sha256 is None or record.error is not None:
+        return None
+    wanted: dict[str, Any] = {"checkpoint_sha256": sha256, "conditions": setup.conditions(model)}
+    wanted |= encoding_facts(card) if card is not None else {}
+    variant = ""
+    try:
+        opened = None if record.provenance.get("inapplicable") else setup.datasets.open(task.spec.dataset)
+        if record.metrics is not None:
+            if opened is None:
+                return None  # figures of a task that does not apply: running it will say what is wrong
+            wanted |= {**opened.facts, "limit": opened.limit}
+            variant = opened.variant
+        elif opened is not None:
+            return None  # the data that was absent has come
+    except MissingDataError as error:
+        if record.skipped != explained(error):
+            return None
+    except Exception:
+        return None  # running the task will say what is wrong
+    known = {**record.provenance, "limit": record.limit}
+    same = (
+        record.task_version == task.spec.version
+        and (record.protocol, record.variant, record.prompts)
+        == (task.spec.protocol, variant, setup.options.prompts)
+        and record.family == (model.family or record.family)
+        and all(known.get(name) == value for name, value in wanted.items())
+    )
+    return record if same else None
+
+
+def encoding_facts(card: ModelCard) -> dict[str, str]:
+    """What a record says of how images and texts are brought to the model."""
+    return {"preprocessing": card.preprocessing, "tokenizing": card.tokenizing}

@@ -1,0 +1,136 @@
+// The first page: the table with its filters and columns, the bars, the scatter.
+"use strict";
+
+HB.board = () => {
+  const data = window.HIERBENCH;
+  const byId = id => document.getElementById(id);
+  const about = [
+    ["family", "Family"], ["trained_on", "Trained on"], ["parameters", "Parameters"], ["geometry", "Geometry"],
+    ["licence", "Licence"],
+  ];
+  const shown = new Set(["family", ...data.columns.flatMap((column, number) => (column.shown ? [number] : []))]);
+  let kept = data.models.map((_, row) => row); // after filtering
+
+  // -------------------------------------------------------------------------------------------------- columns
+
+  const head = text => () => HB.el("button", { type: "button", class: "head", title: `Sort by ${text}` }, text);
+  const inOrder = (a, b, aRow, bRow, column, direction) => { // gaps stay below, whichever way
+    if (a === b) return 0;
+    if (a === null) return direction === "asc" ? 1 : -1;
+    if (b === null) return direction === "asc" ? -1 : 1;
+    return typeof a === "number" ? a - b : a.localeCompare(b, "en", { numeric: true });
+  };
+  const plain = { headerSortTristate: false, sorter: inOrder, resizable: false };
+  const columns = () => {
+    const withIntervals = byId("show-intervals").checked;
+    const narrow = window.innerWidth < 640;
+    const found = [{
+      ...plain, title: "Model", field: "name", frozen: !narrow, titleFormatter: head("Model"), minWidth: narrow ? 120 : 170,
+      formatter: cell => HB.el("a", { href: HB.modelLink(data.models[cell.getData().row]) }, cell.getValue()),
+    }];
+    for (const [field, title] of about) {
+      if (!shown.has(field)) continue;
+      found.push({ ...plain, title, field, titleFormatter: head(title), hozAlign: field === "parameters" ? "right" : "left",
+                   formatter: cell => document.createTextNode(
+                     cell.getValue() === null ? "–" : field === "parameters" ? HB.millions(cell.getValue()) : cell.getValue()) });
+    }
+    for (const [number, column] of data.columns.entries()) {
+      if (!shown.has(number)) continue;
+      const one = {
+        ...plain, title: "", field: `c${number}`, hozAlign: "right", headerHozAlign: "right",
+        titleFormatter: head(HB.heading(column)), headerSortStartingDir: column.better === "lower" ? "asc" : "desc",
+        formatter: cell => HB.cell(column, cell.getData().row, withIntervals),
+      };
+      const last = found[found.length - 1];
+      if (last.columns && last.group === column.group) last.columns.push(one);
+      else found.push({ title: "", group: column.group, titleFormatter: () => HB.el("span", {}, column.group), columns: [one] });
+    }
+    return found.map(({ group, ...definition }) => definition);
+  };
+
+  const rows = data.models.map((model, row) => {
+    const made = { row, name: model.name };
+    for (const [field] of about) made[field] = model[field];
+    for (const [number, column] of data.columns.entries()) made[`c${number}`] = column.value[row];
+    return made;
+  });
+
+  const table = new Tabulator(byId("table"), {
+    data: rows, columns: columns(), layout: "fitDataFill", maxHeight: "75vh", nestedFieldSeparator: false, index: "row",
+    placeholder: () => HB.el("span", {}, "No model passes the filters."), columnHeaderSortMulti: true,
+  });
+  HB.table = table;
+
+  const chooser = byId("column-list");
+  const choice = (key, text, title) => HB.el("label", { class: "check", title },
+    HB.el("input", { type: "checkbox", checked: shown.has(key), "data-column": key, onchange: event => {
+      if (event.target.checked) shown.add(key); else shown.delete(key);
+      table.setColumns(columns());
+    } }), text);
+  const fieldset = (title, ...choices) => HB.el("fieldset", {}, HB.el("legend", {}, title), ...choices);
+  const groups = new Map();
+  for (const [number, column] of data.columns.entries()) {
+    if (!groups.has(column.group)) groups.set(column.group, []);
+    groups.get(column.group).push(choice(number, HB.heading(column), column.key));
+  }
+  chooser.append(fieldset("Model", ...about.map(([field, title]) => choice(field, title, title))));
+  for (const [group, choices] of groups) chooser.append(fieldset(group, ...choices));
+
+  // -------------------------------------------------------------------------------------------------- filters
+
+  for (const field of ["family", "trained_on", "geometry", "licence"]) {
+    const values = [...new Set(data.models.map(model => model[field]))].sort();
+    byId(`filter-${field}`).append(HB.el("option", { value: "" }, "all"),
+      ...values.map((value, number) => HB.el("option", { value: `=${value}` }, value)));
+  }
+  const passes = row => {
+    const model = data.models[row];
+    if (!model.name.toLowerCase().includes(byId("filter-name").value.trim().toLowerCase())) return false;
+    for (const field of ["family", "trained_on", "geometry", "licence"]) {
+      const wanted = byId(`filter-${field}`).value;
+      if (wanted && wanted !== `=${model[field]}`) return false;
+    }
+    const [least, most] = [byId("filter-least").value, byId("filter-most").value];
+    if ((least || most) && model.parameters === null) return false;
+    return (!least || model.parameters >= least * 1e6) && (!most || model.parameters <= most * 1e6);
+  };
+  const filtered = () => {
+    kept = rows.map(row => row.row).filter(passes);
+    const passing = new Set(kept);
+    table.setFilter(row => passing.has(row.row));
+    byId("count").textContent = `${kept.length} of ${rows.length} models`;
+    draw();
+  };
+  byId("filters").addEventListener("input", filtered);
+  byId("filters").addEventListener("submit", event => event.preventDefault());
+  byId("filters").addEventListener("reset", () => setTimeout(() => { table.setColumns(columns()); filtered(); }));
+  byId("show-intervals").addEventListener("change", () => table.setColumns(columns()));
+
+  // --------------------------------------------------------------------------------------------------- charts
+
+  const first = data.columns.findIndex(column => column.shown);
+  const other = data.columns.findIndex((column, number) => column.shown && number > first && column.group !== data.columns[first].group);
+  HB.options(byId("bar-metric"), data.columns, first);
+  HB.options(byId("scatter-x"), data.columns, first);
+  HB.options(byId("scatter-y"), data.columns, other < 0 ? first : other);
+  const column = id => data.columns[byId(id).value];
+  const draw = () => {
+    if (!data.columns.length) return;
+    HB.bars(byId("bars"), column("bar-metric"), kept);
+    HB.scatter(byId("scatter"), column("scatter-x"), column("scatter-y"), kept);
+  };
+  for (const id of ["bar-metric", "scatter-x", "scatter-y"]) byId(id).addEventListener("change", draw);
+  let waiting = 0;
+  let width = window.innerWidth;
+  window.addEventListener("resize", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => {
+      if (window.innerWidth !== width) { width = window.innerWidth; table.setColumns(columns()); draw(); }
+    }, 200);
+  });
+  table.on("tableBuilt", filtered);
+};
+
+HB.millions = parameters => (parameters >= 1e9 ? `${(parameters / 1e9).toPrecision(3)} B` : `${(parameters / 1e6).toPrecision(3)} M`);
+
+document.addEventListener("DOMContentLoaded", HB.board);

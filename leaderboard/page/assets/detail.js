@@ -1,0 +1,54 @@
+// The page of a model and the page of a task.
+"use strict";
+
+HB.table = (caption, heads, rows) => HB.el("table", {},
+  HB.el("caption", {}, caption),
+  HB.el("thead", {}, HB.el("tr", {}, ...heads.map(head => HB.el("th", { scope: "col" }, head)))),
+  HB.el("tbody", {}, ...rows.map(([first, ...others]) => HB.el("tr", {},
+    HB.el("th", { scope: "row" }, first), ...others.map(entry => HB.el("td", {}, entry))))));
+
+HB.modelPage = () => {
+  const data = window.HIERBENCH;
+  const row = Number(document.body.dataset.row);
+  const rows = [];
+  for (const column of data.columns) {
+    if (column.value[row] === null && !(column.shown && column.record[row] !== null)) continue;
+    const task = column.task === null ? null : data.tasks[column.task];
+    const others = column.value.filter(value => value !== null);
+    const better = others.filter(value => (column.better === "lower" ? value < column.value[row] : value > column.value[row]));
+    rows.push([
+      HB.el("span", {}, HB.fullName(column)),
+      HB.cell(column, row), HB.interval(column, row) || "–",
+      column.value[row] === null || !column.better ? "–" : `${better.length + 1} of ${others.length}`,
+      task === null ? `mean over ${column.over.length} tasks` : HB.el("a", { href: HB.taskLink(task) }, task.name),
+    ]);
+  }
+  document.getElementById("figures").append(HB.table("Every figure of this model; press one for where it comes from",
+    ["Metric", "Figure", "95 % interval", "Place by value alone", "Task"], rows));
+};
+
+HB.taskPage = () => {
+  const data = window.HIERBENCH;
+  const columns = data.columns.map(column => (column.task === Number(document.body.dataset.number) ? column : null));
+  const own = columns.filter(column => column && column.value.some(value => value !== null));
+  if (!own.length) {
+    document.getElementById("bars").replaceChildren(HB.el("p", {}, "No model has a figure."));
+    document.getElementById("bar-metric").disabled = true;
+    return;
+  }
+  const select = document.getElementById("bar-metric");
+  HB.options(select, columns.map(column => (own.includes(column) ? column : null)), columns.indexOf(own[0]));
+  const rows = data.models.map((_, row) => row);
+  const draw = () => HB.bars(document.getElementById("bars"), columns[select.value], rows);
+  select.addEventListener("change", draw);
+  draw();
+  document.getElementById("figures").append(HB.table("Every figure of this task",
+    ["Model", ...own.map(HB.heading)],
+    rows.filter(row => own.some(column => column.value[row] !== null)).map(row => [
+      HB.el("a", { href: HB.modelLink(data.models[row]) }, data.models[row].name),
+      ...own.map(column => HB.cell(column, row)),
+    ])));
+};
+
+document.addEventListener("DOMContentLoaded", () =>
+  document.body.dataset.page === "model" ? HB.modelPage() : HB.taskPage());

@@ -1,0 +1,182 @@
+"""The site in a headless Chromium, from disk: sorting, filters, columns, provenance, themes, phone, keyboard."""
+
+import pytest
+from browser import Browser, find
+from sites import HOSTILE
+
+from hierbench.leaderboard.page import build
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(find() is None, reason="no Chromium: apt-get install chromium"),
+]
+
+NAMES = "HB.table.getRows('active').map(row => row.getData().name)"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with Browser(find()) as found:
+        yield found
+
+
+@pytest.fixture
+def board(browser, run_folder, tmp_path):
+    """The first page, opened from disk; nothing may complain, and nothing may be asked of the network."""
+    site = build([run_folder], tmp_path / "site").folder
+    browser.errors.clear()
+    browser.requests.clear()
+    browser.size(1280, 900)
+    browser.open(site / "index.html")
+    browser.wait("document.getElementById('count').textContent")
+    browser.site = site
+    yield browser
+    assert browser.errors == []
+    assert {address.partition(":")[0] for address in browser.requests} <= {"file", "data"}
+
+
+def test_sorting_by_a_column(board):
+    assert board.run(NAMES) == ["alpha", "beta", HOSTILE]
+    head = "[...document.querySelectorAll('.head')].find(head => head.textContent.startsWith('INet'))"
+    board.run(f"{head}.click()")
+    assert board.run(NAMES) == [HOSTILE, "beta", "alpha"]  # higher is better: the best first
+    board.run(f"{head}.click()")
+    assert board.run(NAMES) == ["alpha", "beta", HOSTILE]
+    recall = head.replace("INet", "COCO R@5")
+    for _ in range(2):
+        board.run(f"{recall}.click()")
+        assert board.run(NAMES)[0] == "alpha"  # the gaps stay below
+
+
+def test_filters(board):
+    def choose(name, value):
+        board.run(f"(e => {{ e.value = {value!r}; e.dispatchEvent(new Event('input', {{bubbles: true}})); }})"
+                  f"(document.getElementById('filter-{name}'))")  # fmt: skip
+
+    choose("family", "=clip")
+    assert board.run(NAMES) == ["beta"]
+    assert board.run("document.getElementById('count').textContent") == "1 of 3 models"
+    choose("family", "")
+    choose("least", "15")
+    assert board.run(NAMES) == ["beta", HOSTILE]
+    choose("most", "25")
+    assert board.run(NAMES) == ["beta"]
+    choose("least", "")
+    choose("most", "")
+    choose("name", "ALPH")
+    assert board.run(NAMES) == ["alpha"]
+    choose("name", "nobody")
+    assert board.run(NAMES) == []
+    assert "No model passes" in board.run("document.getElementById('table').textContent")
+    board.run("document.querySelector('#filters [type=reset]').click()")
+    board.wait("document.getElementById('count').textContent.startsWith('3')")
+
+
+def test_columns_can_be_chosen_and_intervals_shown(board):
+    heads = "[...document.querySelectorAll('.head')].map(head => head.textContent)"
+    assert "Acc ↑" not in board.run(heads)
+    board.run("document.querySelector('[data-column=parameters]').click()")
+    assert "Parameters" in board.run(heads)
+    assert "10.0 M" in board.run("document.getElementById('table').textContent")
+    board.run("document.querySelector('[data-column=family]').click()")
+    assert "Family" not in board.run(heads)
+    board.run("document.getElementById('show-intervals').click()")
+    assert "±1.0" in board.run("document.getElementById('table').textContent")
+
+
+def test_provenance_opens_by_keyboard_and_closes_again(board):
+    board.run("document.querySelector('.cell').focus()")
+    assert "95 % interval 39.0 to 41.0; n = 1,000" in board.run("document.activeElement.title")
+    board.press("Enter")
+    board.wait("document.getElementById('provenance').open")
+    said = board.run("document.getElementById('provenance').textContent")
+    for fact in ("alpha", "f" * 64, "2026-01-02T03:04:05", "alpha.pth (a local file)", "lorentz"):
+        assert fact in said
+    board.press("Escape")
+    board.wait("!document.getElementById('provenance').open")
+    assert board.run("document.activeElement.className").startswith("cell")
+
+
+def test_charts_follow_the_choice(board):
+    bars = "document.querySelectorAll('#bars [aria-label=bar] rect').length"
+    assert board.run(bars) == 3
+    board.run("(e => { e.value = [...e.options].find(o => o.text.includes('COCO')).value;"
+              "e.dispatchEvent(new Event('change')); })(document.getElementById('bar-metric'))")  # fmt: skip
+    assert board.run(bars) == 1
+    assert board.run("document.querySelectorAll('#scatter [aria-label=dot] path').length") == 1
+
+
+def test_every_page_opens_without_complaint_and_strangers_names_stay_text(board):
+    for path in sorted(board.site.rglob("*.html")):
+        board.open(path)
+        assert board.run("document.querySelectorAll('h1').length") == 1
+        assert board.run("window.hacked") is None
+        assert board.run("document.querySelectorAll('main b b, main img').length") == 0
+    board.open(board.site / "index.html")
+    assert HOSTILE in board.run("document.getElementById('table').textContent")
+
+
+def test_a_phone_sees_the_page_without_scrolling_sideways(board):
+    for path in sorted(board.site.rglob("*.html")):
+        board.size(360, 740)
+        board.open(path)
+        assert board.run("document.documentElement.scrollWidth") <= 360, path
+
+
+LUMINANCE = """(() => {
+  const light = colour => {
+    const parts = colour.match(/[\\d.]+/g).slice(0, 3).map(v => v / 255)
+      .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+  };
+  const ratio = element => {
+    const ink = light(getComputedStyle(element).color);
+    const paper = light(getComputedStyle(document.body).backgroundColor);
+    return (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
+  };
+  return Math.min(...[...document.querySelectorAll('a, p, .soft, .cell, .head, label, h1, figcaption')].map(ratio));
+})()"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_stands_out_in_both_themes(board, dark):
+    """The contrast of WCAG 2, 4.5 to 1, by its own formula."""
+    board.size(1280, 900, dark)
+    board.open(board.site / "index.html")
+    paper = board.run("getComputedStyle(document.body).backgroundColor")
+    assert (paper != "rgb(255, 255, 255)") == dark
+    assert board.run(LUMINANCE) >= 4.5
+
+
+def test_the_theme_can_be_chosen(board):
+    board.run(
+        "(e => { e.value = 'dark'; e.dispatchEvent(new Event('change')); })(document.getElementById('theme'))"
+    )
+    assert board.run("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
+    board.run(
+        "(e => { e.value = ''; e.dispatchEvent(new Event('change')); })(document.getElementById('theme'))"
+    )
+    assert board.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+def test_everything_to_act_on_has_a_name_and_can_be_reached_by_keyboard(board):
+    nameless = (
+        "[...document.querySelectorAll('button, a, input, select')].filter(e => !(e.textContent.trim() || "
+        "e.getAttribute('aria-label') || e.labels?.length)).map(e => e.outerHTML)"
+    )
+    assert board.run(nameless) == []
+    board.run("document.body.focus()")
+    reached = set()
+    for _ in range(60):
+        board.press("Tab")
+        reached.add(board.run("(e => e.id || e.getAttribute('class') || e.tagName)(document.activeElement)"))
+    assert {
+        "skip",
+        "theme",
+        "filter-name",
+        "filter-family",
+        "head",
+        "cell",
+        "bar-metric",
+        "scatter-x",
+    } <= reached

@@ -1,0 +1,208 @@
+"""The site's files: complete, with the records' own figures, safe, small; a folder of others is never touched."""
+
+import json
+import re
+from html.parser import HTMLParser
+from urllib.parse import unquote
+
+import pytest
+from sites import HOSTILE, record
+
+from hierbench.errors import OutputError
+from hierbench.leaderboard.page import build
+from hierbench.leaderboard.page.site import MARKER
+from hierbench.results import read_results, write_record
+
+
+class Tags(HTMLParser):
+    """Every tag of a page with its attributes, and its text outside scripts and styles."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text = [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def pages(site):
+    return {path: Tags(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
+
+
+def data(site):
+    text = (site / "data.js").read_text(encoding="utf-8")
+    return json.loads(re.fullmatch(r"window\.HIERBENCH=(.*);\n", text, re.S)[1])
+
+
+@pytest.fixture
+def site(run_folder, tmp_path):
+    return build([run_folder], tmp_path / "site").folder
+
+
+def test_every_link_leads_to_a_file_and_none_outside_is_loaded(site):
+    found = pages(site)
+    assert len(found) == 1 + 3 + 2
+    for path, page in found.items():
+        for tag, attributes in page.tags:
+            for name in ("href", "src"):
+                target = attributes.get(name)
+                if target is None or target.startswith(("#", "data:")) or (tag == "a" and "://" in target):
+                    continue
+                assert "://" not in target
+                assert (path.parent / unquote(target)).is_file(), (path, target)
+
+
+def test_every_page_can_be_reached(site):
+    linked = {
+        unquote(attributes["href"]) for tag, attributes in pages(site)[site / "index.html"].tags
+        if tag == "a" and "href" in attributes
+    }  # fmt: skip
+    for path in site.glob("*/*.html"):
+        assert path.relative_to(site).as_posix() in linked
+
+
+def test_figures_are_those_of_the_records(site, run_folder):
+    found = data(site)
+    row = {model["name"]: number for number, model in enumerate(found["models"])}
+    seen = 0
+    for measured in read_results(run_folder):
+        for metric, figure in (measured.metrics or {}).items():
+            (column,) = [c for c in found["columns"] if c["key"] == f"{measured.task}:{metric}"]
+            at = row[measured.model]
+            for name in ("value", "low", "high"):
+                bound = getattr(figure, name)
+                assert column[name][at] == (None if bound is None else pytest.approx(bound, rel=1e-6))
+            facts = dict(found["facts"][f] for f in found["records"][column["record"][at]])
+            facts |= dict(found["facts"][f] for f in found["models"][at]["shared"])
+            assert facts["dataset fingerprint"] == "f" * 64
+            assert facts["checkpoint sha256"] == measured.provenance["checkpoint_sha256"]
+            assert facts["recorded"] == "2026-01-02T03:04:05+00:00"
+            seen += 1
+    assert seen == 7
+
+
+def test_gaps_have_their_reason(site):
+    found = data(site)
+    (column,) = [c for c in found["columns"] if c["key"] == "retrieval/coco:t2i_r5"]
+    assert column["value"] == [60.0, None, None]
+    failed = column["notes"]["1"]
+    assert "failed: DataError" in found["notes"][failed[0]]
+    assert "not run for this model" in found["notes"][column["notes"]["2"][0]]
+
+
+def test_models_have_what_they_are_filtered_by(site):
+    models = data(site)["models"]
+    assert [model["parameters"] for model in models] == [10**7, 2 * 10**7, 3 * 10**7]
+    assert {model["trained_on"] for model in models} == {"GRIT"}
+    assert {model["licence"] for model in models} == {"MIT"}
+    assert {model["geometry"] for model in models} == {"lorentz"}
+
+
+def test_records_without_a_card_are_unknown_or_from_the_catalog(tmp_path):
+    bare = {"provenance": {"card": None, "geometry": None}}
+    write_record(tmp_path / "run", record("somebodys", **bare))
+    write_record(tmp_path / "run", record("meru-redcaps-vit-b", family="meru", **bare))
+    models = {
+        model["name"]: model for model in data(build([tmp_path / "run"], tmp_path / "s").folder)["models"]
+    }
+    assert models["somebodys"]["trained_on"] == models["somebodys"]["geometry"] == "unknown"
+    assert models["meru-redcaps-vit-b"]["trained_on"] == "RedCaps"
+    assert models["meru-redcaps-vit-b"]["licence"] == "CC-BY-NC"
+
+
+def test_strangers_names_are_text_and_nothing_else(site):
+    for path, page in pages(site).items():
+        scripts = [attributes for tag, attributes in page.tags if tag == "script"]
+        assert all("src" in attributes for attributes in scripts), path
+        assert not any(
+            tag == "img" or any(a.startswith("on") for a in attributes) for tag, attributes in page.tags
+        )
+    assert HOSTILE in pages(site)[site / "index.html"].text
+    assert "<" not in (site / "data.js").read_text(encoding="utf-8")
+
+
+def test_paths_of_the_machine_are_not_published(site):
+    for path in site.rglob("*"):
+        if path.is_file() and "vendor" not in path.parts:
+            assert "/home/somebody" not in path.read_text(encoding="utf-8"), path
+
+
+def test_the_site_is_small_and_libraries_bring_their_licences(run_folder, tmp_path):
+    built = build([run_folder], tmp_path / "site")
+    files = [path for path in built.folder.rglob("*") if path.is_file() and path.name != MARKER]
+    assert built.files == len(files)
+    assert built.bytes == sum(path.stat().st_size for path in files) < 3_000_000
+    vendor = {path.name for path in (built.folder / "assets" / "vendor").iterdir()}
+    assert {"LICENSE-d3", "LICENSE-plot", "LICENSE-tabulator"} <= vendor
+
+
+def test_the_same_results_give_the_same_bytes(run_folder, tmp_path):
+    def content(folder):
+        return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    assert content(build([run_folder], tmp_path / "a").folder) == content(
+        build([run_folder], tmp_path / "b").folder
+    )
+
+
+def test_a_site_is_renewed_and_foreign_files_in_it_stay(run_folder, site):
+    (site / "CNAME").write_text("example.org")
+    old = site / "models" / "alpha.html"
+    assert old.exists()
+    (run_folder / "results" / "alpha").rename(run_folder.parent / "alpha")
+    build([run_folder], site)
+    assert not old.exists()
+    assert (site / "models" / "beta.html").exists()
+    assert (site / "CNAME").read_text() == "example.org"
+
+
+def test_a_folder_of_others_is_left_alone(run_folder, tmp_path):
+    other = tmp_path / "thesis"
+    other.mkdir()
+    (other / "chapter.tex").write_text("long work")
+    with pytest.raises(OutputError, match="is no site of hierbench's"):
+        build([run_folder], other)
+    assert [path.name for path in other.iterdir()] == ["chapter.tex"]
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OutputError, match="is a file"):
+        build([run_folder], tmp_path / "file")
+    assert not list(tmp_path.glob(".*.tmp"))
+
+
+def test_a_foreign_file_with_the_name_of_one_of_ours_is_not_overwritten(run_folder, site):
+    write_record(run_folder, record("gamma"))
+    (site / "models" / "gamma.html").write_text("mine")
+    before = (site / "index.html").read_bytes()
+    with pytest.raises(OutputError, match=r"gamma\.html is not from hierbench"):
+        build([run_folder], site)
+    assert (site / "models" / "gamma.html").read_text() == "mine"
+    assert (site / "index.html").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "marker", ["{", "[]", '{"files": ["../../escape"]}', '{"files": ["/etc/passwd"]}', '{"files": 3}']
+)
+def test_a_damaged_marker_stops_the_build(run_folder, site, marker):
+    (site / MARKER).write_text(marker)
+    with pytest.raises(OutputError, match="choose another folder with -o"):
+        build([run_folder], site)
+
+
+def test_nothing_is_touched_when_the_records_are_damaged(run_folder, site):
+    before = {path: path.read_bytes() for path in site.rglob("*") if path.is_file()}
+    (run_folder / "results" / "alpha" / "zero-shot__imagenet.json").write_text('{"schema": 2}')
+    with pytest.raises(OutputError, match="cannot be used"):
+        build([run_folder], site)
+    assert {path: path.read_bytes() for path in site.rglob("*") if path.is_file()} == before
+
+
+def test_names_that_differ_by_case_have_pages_of_their_own(tmp_path):
+    for model in ("Model", "model", "a/b", "a__b", "é", "con.x"):
+        write_record(tmp_path / "run", record(model))
+    site = build([tmp_path / "run"], tmp_path / "site").folder
+    names = [path.name.lower() for path in (site / "models").iterdir()]
+    assert len(set(names)) == 6
