@@ -67,7 +67,7 @@ def test_claims_agree_with_the_papers_own_figures(name):
 
 
 def test_argents_table_as_printed():
-    """Sums of each column over the 17 printed lines, added up from the text of the paper's table, not from the study."""
+    """Sums of each column over the 17 printed lines, added up from the paper's text, not from the study."""
     lines = read_study("argent-table3").all_lines()
     assert len(lines) == 17
     sums = [round(sum(column), 2) for column in zip(*(line.paper for line in lines), strict=True)]
