@@ -32,7 +32,12 @@ def reproduce(
     steps: Annotated[
         int | None,
         option(
-            WHAT, "Steps of a training (default: the study's).", "--steps", metavar="N", min=1, max=10_000_000
+            WHAT,
+            "How many steps (of each training; default: the study's).",
+            "--steps",
+            metavar="N",
+            min=1,
+            max=10_000_000,
         ),
     ] = None,
     out: Annotated[Path | None, out_option("runs/reproduce-TIME")] = None,
@@ -42,7 +47,7 @@ def reproduce(
         int, option(WHAT, "Trainings at a time.", "--processes", metavar="N", min=1, max=64)
     ] = 1,
     dry_run: DryRun = False,
-    as_list: Annotated[bool, typer.Option("--list", help="Print the packaged studies.")] = False,
+    as_list: Annotated[bool, typer.Option("--list", help="Print the packaged names.")] = False,
     as_json: Json = False,
 ) -> None:
     """Reproduce a paper's ablation on the built-in world: train its rows, measure them, judge its claims.

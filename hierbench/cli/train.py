@@ -33,7 +33,7 @@ def train(
             metavar="FOLDER", help="Make a bundled model with its card there, measured on --evaluate."
         ),
     ] = None,
-    as_list: Annotated[bool, typer.Option("--list", help="Print the packaged configs.")] = False,
+    as_list: Annotated[bool, typer.Option("--list", help="Print the packaged names.")] = False,
 ) -> None:
     """Train a reference model.
 
