@@ -6,7 +6,8 @@ from collections import defaultdict
 import pytest
 
 TAKEN = {
-    "--out": "run; train; reproduce; analyze *; data prepare; data show; data export; data grit-prepare; clean hierarcaps; "
+    "--out": "run; train; reproduce; analyze *; data prepare; data show; data export; data grit-prepare; "
+    "clean hierarcaps; "
     "clean miniature; clean merge; leaderboard build; leaderboard submit; leaderboard add; miniature show",
     "--data": "run; errata; datasets; doctor; analyze *; data verify; data show; data export; clean hierarcaps; "
     "clean report",
