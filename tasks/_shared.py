@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,7 +67,12 @@ def positions(of: Iterable[str | None], among: Iterable[str]) -> np.ndarray:
 
 def prompts(dataset: Classification | MultiLabel) -> list[str]:
     """Every class name in every template, class by class."""
-    return [template.replace("{}", name) for name in dataset.class_names for template in dataset.templates]
+    return filled(dataset.class_names, dataset.templates)
+
+
+def filled(names: Iterable[str], templates: Sequence[str]) -> list[str]:
+    """Every name in every template, name by name."""
+    return [template.replace("{}", name) for name in names for template in templates]
 
 
 def class_points(geometry: Geometry, embeddings: Embeddings, dataset: Classification | MultiLabel) -> Tensor:

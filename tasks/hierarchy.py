@@ -1,4 +1,4 @@
-"""How far off zero-shot predictions are in the WordNet tree of their classes."""
+"""How far off zero-shot predictions are in a tree of their classes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from hierbench import taxonomy
 from hierbench.contracts import EmbeddingRequests, Embeddings, Fit, Geometry, MetricSpec, Scores, TaskSpec
 from hierbench.data.datasets import Classification
 from hierbench.data.manifests import Manifest
-from hierbench.errors import DataError
 from hierbench.metrics import bootstrap
-from hierbench.metrics.hierarchy import hierarchy_items, zero_based_items
+from hierbench.metrics.hierarchy import (
+    hierarchy_items,
+    normalised_items,
+    normalised_statistic,
+    zero_based_items,
+)
 from hierbench.tasks._shared import column, prompts, same_answer
+from hierbench.tasks._trees import in_tree, part_note, tree_of
 from hierbench.tasks.zero_shot import classify, notes
 
 METRICS = (
@@ -25,6 +29,12 @@ METRICS = (
     MetricSpec("lca_symmetric", "LCA, symmetric", higher_is_better=False, unit="raw"),
     MetricSpec("jaccard_distance", "Jaccard distance", higher_is_better=False, unit="fraction"),
 )
+NORMALISED = (
+    MetricSpec("tie_by_depth", "TIE by depth", higher_is_better=False, unit="raw"),
+    MetricSpec("lca_by_depth", "LCA by depth", higher_is_better=False, unit="raw"),
+    MetricSpec("tie_by_chance", "TIE by chance", higher_is_better=False, unit="raw"),
+    MetricSpec("lca_by_chance", "LCA by chance", higher_is_better=False, unit="raw"),
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +45,9 @@ class Hierarchy:
     Jaccard 100 % for a hit and for any mistake among siblings alike, and the LCA of a poodle taken for a cat is not
     that of a cat taken for a poodle. `lca_symmetric` and `jaccard_distance` count a class as part of its own path:
     they are 0 for a hit alone, and the same in both directions.
+
+    Figures on different trees compare where they are normalised: `tie` and `lca_symmetric` divided by the depth of the
+    true class, or (as a ratio of means) by what a random guess among the classes would get.
     """
 
     name: str
@@ -60,9 +73,9 @@ class Hierarchy:
         return TaskSpec(
             name=self.name,
             title=self.title,
-            version=2,
+            version=3,
             dataset=self.dataset,
-            metrics=METRICS,
+            metrics=(*METRICS, *NORMALISED),
             headline="tie",
             fit=self.fit,
             protocol=self.protocol,
@@ -73,30 +86,44 @@ class Hierarchy:
         return None
 
     def requests(self, dataset: Classification) -> EmbeddingRequests:
-        return EmbeddingRequests.of(dataset.images.ids, prompts(dataset))
+        part = in_tree(dataset)
+        return EmbeddingRequests.of(part.images.ids, prompts(part))
 
     def statistics(self, items: Mapping[str, Any]) -> bootstrap.Statistics:
         outcomes = {metric.name: column(items, "images", metric.name) for metric in METRICS}
-        return bootstrap.Statistics(bootstrap.means(outcomes), tuple(column(items, "images", "image_id")))
+        parts = {name: column(items, "images", name) for name in ("true_depth", "tie_chance", "lca_chance")}
+        statistic = bootstrap.together(bootstrap.means(outcomes), normalised_statistic(outcomes | parts))
+        return bootstrap.Statistics(statistic, tuple(column(items, "images", "image_id")))
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: Classification) -> Scores:
-        if dataset.taxonomy is None:
-            raise DataError(f"dataset {dataset.name} names no taxonomy: add `taxonomy:` to its manifest")
-        tree = taxonomy.load(dataset.taxonomy, dataset.class_ids)
-        predicted = classify(geometry, embeddings, dataset)
-        outcomes = hierarchy_items(predicted, dataset.labels, tree) | zero_based_items(
-            predicted, dataset.labels, tree
-        )
-        images = {
-            "image_id": list(dataset.images.ids),
-            "label": dataset.labels,
-            "predicted": predicted,
-            **outcomes,
-        }
-        items: dict[str, dict[str, Any]] = {"images": images}
+        part = in_tree(dataset)
+        items = self.outcomes(geometry, embeddings, dataset)
         metrics = self.statistics(items).estimates()
-        same = same_answer(predicted, dataset.labels, metrics)
-        return Scores(metrics, len(predicted), items, notes(dataset), same)
+        told = (*part_note(dataset, part), *notes(part))
+        return Scores(metrics, len(part.labels), items, told, self.degenerate(items))
+
+    def outcomes(
+        self, geometry: Geometry, embeddings: Embeddings, dataset: Classification
+    ) -> dict[str, dict[str, Any]]:
+        """Each image's prediction and how far off it is, as `statistics` takes them."""
+        part = in_tree(dataset)
+        tree = tree_of(part)
+        predicted = classify(geometry, embeddings, part)
+        return {
+            "images": {
+                "image_id": list(part.images.ids),
+                "label": part.labels,
+                "predicted": predicted,
+                **hierarchy_items(predicted, part.labels, tree),
+                **zero_based_items(predicted, part.labels, tree),
+                **normalised_items(part.labels, tree),
+            }
+        }
+
+    def degenerate(self, items: Mapping[str, Any]) -> dict[str, str]:
+        """What `Scores.degenerate` says of outcomes."""
+        predicted, labels = column(items, "images", "predicted"), column(items, "images", "label")
+        return same_answer(predicted, labels, [metric.name for metric in self.spec.metrics])
 
 
 PROTOCOLS = {"hierarchy": Hierarchy.of}

@@ -120,11 +120,12 @@ class Pep:
         metrics = _statistics(tables, contests).estimates()
         label = np.asarray(items["pairs"]["label"])
         note = f"{int(label.sum()):,} positive and {int((1 - label).sum()):,} negative pairs"
-        degenerate = {
-            name: why for contest in contests if (why := contest.degenerate()) for name in contest.names
-        }
         definition = geometry.entailment_definition
-        return Scores(metrics, len(dataset.sample_ids), items, (note,), degenerate, definition)
+        return Scores(metrics, len(dataset.sample_ids), items, (note,), _degenerate(contests), definition)
+
+    def degenerate(self, items: Mapping[str, Any]) -> dict[str, str]:
+        """What `Scores.degenerate` says of outcomes: where most comparisons tie."""
+        return _degenerate(_contests(items, self.pairs)[1])
 
     def outcomes(
         self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChains
@@ -324,6 +325,11 @@ def _statistics(tables: _Contests, contests: Sequence[_Contest]) -> bootstrap.St
     return bootstrap.Statistics(
         _with_gains([contest.statistic for contest in contests]), tables.images, fixed
     )
+
+
+def _degenerate(contests: Sequence[_Contest]) -> dict[str, str]:
+    found = ((contest, contest.degenerate()) for contest in contests)
+    return {name: why for contest, why in found if why for name in contest.names}
 
 
 def _with_gains(statistics: Sequence[bootstrap.Statistic]) -> bootstrap.Statistic:

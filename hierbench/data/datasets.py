@@ -19,6 +19,7 @@ from hierbench.contracts import ImageSource
 from hierbench.data.stamps import stamp_of
 from hierbench.errors import DataError
 from hierbench.files import regular_file
+from hierbench.taxonomy import Tree
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,11 @@ class Classification:
         str, ...
     ] = ()  # in label order; what opens a dataset attaches it (`hierbench.data.naming`)
     templates: tuple[str, ...] = ()  # each holds one {}; attached as well
-    taxonomy: str | None = None  # name under data_manifests/taxonomies
+    taxonomy: Tree | None = (
+        None  # the tree over the classes as the manifest gives it; attached, as what follows
+    )
+    outside: tuple[str, ...] = ()  # class ids that the tree leaves out
+    node_names: Mapping[str, str] = field(default_factory=dict)  # what prompts call inner nodes of the tree
     variant: str = (
         ""  # what sets these images apart from the protocol's split; becomes part of the protocol's name
     )

@@ -24,6 +24,7 @@ from hierbench.errors import DataError, HierbenchError, UsageError
 from hierbench.miniature.captions import BACKGROUND_TEMPLATES, COLOUR_TEMPLATES, THING_TEMPLATES
 from hierbench.miniature.vocabulary import BACKGROUNDS, COLOURS, KINDS
 from hierbench.names import lookup
+from hierbench.taxonomy import Taxonomy
 from hierbench.yaml_files import read_yaml
 
 PROTOCOLS = ("released", "corrected")
@@ -48,20 +49,28 @@ Reader = Literal[
 """Names of the datasets' official layouts, keys of `hierbench.data.readers.READERS`."""
 
 Protocol = Literal[
-    "zero-shot", "hierarchy", "retrieval", "multilabel", "pep-v2", "pep-uncleaned", "hierarcaps"
+    "zero-shot",
+    "hierarchy",
+    "levels",
+    "retrieval",
+    "multilabel",
+    "pep-v2",
+    "pep-uncleaned",
+    "hierarcaps",
+    "counterfactual",
 ]
 """What can be measured on a dataset: keys of the `PROTOCOLS` of the task files."""
 
-CHAINS: tuple[Protocol, ...] = ("pep-v2", "pep-uncleaned", "hierarcaps")
+CHAINS: tuple[Protocol, ...] = ("pep-v2", "pep-uncleaned", "hierarcaps", "counterfactual")
 
 MEASURABLE: Mapping[str, tuple[Protocol, ...]] = {
-    "coco-captions": ("retrieval",),
-    "karpathy": ("retrieval",),
+    "coco-captions": ("retrieval", "counterfactual"),
+    "karpathy": ("retrieval", "counterfactual"),
     "hierarcaps": CHAINS,
     "voc2007": ("multilabel",),
     "coco-objects": ("multilabel",),
     "labelled-folder": ("multilabel",),
-    "miniature": ("zero-shot", "hierarchy", "retrieval", "multilabel", *CHAINS),
+    "miniature": ("zero-shot", "hierarchy", "levels", "retrieval", "multilabel", *CHAINS),
 }
 """By reader, the protocols that its kind of dataset serves; other readers give images of one class each."""
 
@@ -154,9 +163,10 @@ class Manifest(_Strict):
     aliases: dict[str, str] = {}  # what else sources call a class -> class id
     names_hash: str | None = None  # see `names_hash`
     templates: tuple[Template, ...] = Field(default=(), max_length=1_000)  # prompts, {} is the class name
-    taxonomy: Text | None = (
-        None  # tree over the classes: a stored one's name, or a .tsv file (see load_manifest_file)
-    )
+    taxonomy: Text | dict[str, Any] | None = None
+    # ^ tree over the classes: a stored one's name, a file beside the manifest (`hierbench.taxonomy.forms`), or nested
+    outside: tuple[str, ...] = ()  # classes that the tree leaves out: figures on it stand on the others
+    node_names: dict[str, Text] = {}  # what prompts call inner nodes of the tree, in place of its own names
 
     def task_called(self, protocol: str) -> str:
         """The name of a protocol's task on this dataset: `zero-shot/NAME`."""
@@ -171,6 +181,13 @@ class Manifest(_Strict):
     def class_ids(self) -> tuple[str, ...]:
         """The dataset's own ids in label order; empty without classes."""
         return tuple(self.classes)
+
+    def tree(self) -> Taxonomy:
+        """The tree over the classes that it holds, in label order. Raises DataError where there is none."""
+        if self.taxonomy is None:
+            raise DataError(f"dataset {self.name} names no taxonomy: add `taxonomy:` to its manifest")
+        out = set(self.outside)
+        return taxonomy.load(self.taxonomy, tuple(key for key in self.classes if key not in out) or None)
 
     @property
     def by_hand(self) -> bool:
@@ -247,19 +264,40 @@ class Manifest(_Strict):
         if self.reader in ("coco-captions", "karpathy", "hierarcaps") and not self.layout.table:
             raise ValueError(f"layout.table: the reader {self.reader} needs the name of the captions file")
         self._counts_add_up()
-        fitting = MEASURABLE.get(self.reader, ("zero-shot", "hierarchy"))
+        fitting = MEASURABLE.get(self.reader, ("zero-shot", "hierarchy", "levels", "counterfactual"))
         if stray := [protocol for protocol in self.tasks if protocol not in fitting]:
             raise ValueError(
                 f"tasks: {stray[0]} does not apply to the reader {self.reader}, but {', '.join(fitting)}"
             )
-        if "hierarchy" in self.tasks and not self.taxonomy:
-            raise ValueError("taxonomy: hierarchy needs a tree over the classes")
-        if self.taxonomy:
-            try:
-                taxonomy.load(self.taxonomy, self.class_ids or None)
-            except HierbenchError as error:
-                raise ValueError(f"taxonomy: {error}") from error
+        self._tree_fits()
         return self
+
+    def _tree_fits(self) -> None:
+        if self.taxonomy is None:
+            if asking := [protocol for protocol in ("hierarchy", "levels") if protocol in self.tasks]:
+                raise ValueError(f"taxonomy: {asking[0]} needs a tree over the classes")
+            return
+        if stray := [key for key in self.outside if key not in self.classes]:
+            raise ValueError(f"outside: {stray[0]} is not among the classes")
+        try:
+            tree = self.tree()
+        except HierbenchError as error:
+            raise ValueError(f"taxonomy: {error}") from error
+        if held := [key for key in self.outside if key in tree.parent]:
+            raise ValueError(f"outside: {held[0]} is a node of the tree")
+        if stray := [node for node in self.node_names if node not in tree.parent or node in self.classes]:
+            raise ValueError(f"node_names: {stray[0]} is no inner node of the tree")
+        if "levels" in self.tasks:
+            levels = taxonomy.Levels(tree)
+            if not levels.depths:
+                raise ValueError(
+                    "taxonomy: levels needs a tree with inner nodes between its root and the classes"
+                )
+            if nameless := [node for node in levels.unnamed if node not in self.node_names]:
+                raise ValueError(
+                    f"taxonomy: {len(nameless)} inner nodes have no name that a prompt could say ({nameless[0]}): give "
+                    "them in the tree's third column or under `node_names`"
+                )
 
     def _counts_add_up(self) -> None:
         images, each = self.counts.images, self.counts.per_class
@@ -300,7 +338,7 @@ def load_manifest_file(path: str | Path) -> Manifest:
     """
     path = Path(path)
     fields = read_yaml(path, "manifest")
-    if isinstance(tree := fields.get("taxonomy"), str) and tree.endswith(".tsv"):
+    if isinstance(tree := fields.get("taxonomy"), str) and tree.endswith(taxonomy.SUFFIXES):
         fields["taxonomy"] = str((path.parent / tree).resolve())
     try:
         return Manifest.model_validate({"name": path.stem, **fields})

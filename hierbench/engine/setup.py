@@ -314,7 +314,12 @@ class Opened:
         if hasattr(self.dataset, "templates"):
             found["prompts_hash"] = names_hash(self.dataset.templates)
         if tree := getattr(self.dataset, "taxonomy", None):  # a user's own may change under its name
-            found["taxonomy_hash"] = edge_hash(taxonomy.load(tree).edges)
+            loaded = taxonomy.load(tree)
+            found["taxonomy_hash"] = edge_hash(loaded.edges)
+            if loaded.source:
+                found["taxonomy_source"] = f"{loaded.source}; {loaded.licence}"
+            own = {**loaded.names, **getattr(self.dataset, "node_names", {})}
+            found["node_names_hash"] = names_hash(own.get(node, node) for node in loaded.nodes)
         return found
 
 

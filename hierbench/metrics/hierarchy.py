@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hierbench.metrics import _checks
+from hierbench.metrics import _checks, bootstrap
 
 
 def hierarchy(predicted, true, taxonomy) -> dict[str, float]:
@@ -36,6 +36,40 @@ def zero_based_items(predicted, true, taxonomy) -> dict[str, np.ndarray]:
         "lca_symmetric": np.maximum(of_predicted, of_true) - shared,
         "jaccard_distance": apart / (shared + apart),
     }
+
+
+def normalised_items(true, taxonomy) -> dict[str, np.ndarray]:
+    """What each image's errors are divided by, (n,) each: `true_depth`, the depth of its class, and `tie_chance` and
+    `lca_chance`, the TIE and the symmetric LCA that a guess has on average, all classes being equally likely."""
+    true = _checks.integers(true, "true", len(taxonomy.leaves))
+    nodes = taxonomy.depth + 1  # on each class's path, the root and itself counted
+    shared = (nodes[:, None] + nodes[None, :] - taxonomy.distance) // 2
+    symmetric = np.maximum(nodes[:, None], nodes[None, :]) - shared
+    return {
+        "true_depth": taxonomy.depth[true],
+        "tie_chance": taxonomy.distance.mean(0)[true],
+        "lca_chance": symmetric.mean(0)[true],
+    }
+
+
+def normalised_statistic(items) -> bootstrap.Statistic:
+    """`tie_by_depth` and `lca_by_depth`, means of each image's error over the depth of its class; `tie_by_chance` and
+    `lca_by_chance`, the mean error over the mean error of a guess. 0 where all is right; 1 by chance = as a guess."""
+    depth = np.asarray(items["true_depth"], np.float64)
+    errors = {
+        "tie": np.asarray(items["tie"], np.float64),
+        "lca": np.asarray(items["lca_symmetric"], np.float64),
+    }
+    by_depth = bootstrap.means({f"{name}_by_depth": error / depth for name, error in errors.items()})
+    means = bootstrap.means({**errors, **{f"{name}_chance": items[f"{name}_chance"] for name in errors}})
+
+    def statistic(counts: np.ndarray) -> dict[str, np.ndarray]:
+        mean = means(counts)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            by_chance = {f"{name}_by_chance": mean[name] / mean[f"{name}_chance"] for name in errors}
+        return {**by_depth(counts), **by_chance}
+
+    return statistic
 
 
 def hierarchy_items(predicted, true, taxonomy) -> dict[str, np.ndarray]:

@@ -65,7 +65,7 @@ def dataset(name: str) -> AnyDataset:
 def read(manifest: Manifest) -> AnyDataset:
     """Ids and class ids of a dataset of the miniature. Raises UnknownNameError for a name not ours."""
     match manifest.name:
-        case "miniature-things":
+        case "miniature-things" | "miniature-words":
             kinds = [kind.name for kind in KINDS]
             chosen = single_scenes()
             labels = [kinds.index(scene.things[0].kind) for scene in chosen]

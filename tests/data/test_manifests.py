@@ -26,6 +26,9 @@ GOOD = {
 }
 
 
+LEVELLED = {"tasks": ["zero-shot", "levels"], "taxonomy": {"top": {"a": ["c1"], "b": ["c2"]}}}
+
+
 # dataset: classes, test images, hash of the released names, number of templates, the first, the last
 SIXTEEN = {
     "imagenet": (1000, 50_000, "571ae1c583b4be7d", 7,
@@ -71,7 +74,7 @@ def test_the_datasets():
     assert set(names) == {
         *SIXTEEN, "sun397-tfds", "coco", "coco-karpathy", "flickr30k", "voc2007", "coco-objects", *FROM_THE_TABLE,
         "hierarcaps", "hierarcaps-clean", "miniature", "miniature-backgrounds", "miniature-chains",
-        "miniature-colours", "miniature-objects", "miniature-things",
+        "miniature-colours", "miniature-objects", "miniature-things", "miniature-words",
     }  # fmt: skip
 
 
@@ -432,6 +435,20 @@ def bad_file(**changes):
         (GOOD | {"corrected_names": {"c3": "bird"}}, "corrected_names: c3 is not among the classes"),
         (GOOD | {"taxonomy": "imagenet1k"}, "taxonomy: .*class c1 is not a node"),
         (GOOD | {"taxonomy": "imagenet21k"}, "taxonomy: no taxonomy 'imagenet21k'"),
+        (GOOD | {"tasks": ["levels"]}, "taxonomy: levels needs a tree"),
+        (GOOD | LEVELLED | {"outside": ["c9"]}, "outside: c9 is not among the classes"),
+        (GOOD | LEVELLED | {"outside": ["c1"]}, "outside: c1 is a node of the tree"),
+        (GOOD | LEVELLED | {"node_names": {"c1": "x"}}, "node_names: c1 is no inner node"),
+        (GOOD | LEVELLED | {"node_names": {"top": "x"}}, "node_names: top is no inner node"),
+        (GOOD | LEVELLED | {"taxonomy": {"top": ["c1", "c2"]}}, "levels needs a tree with inner nodes"),
+        (
+            GOOD | LEVELLED | {"taxonomy": {"a": ["c1"], "b": ["c2"]}},
+            "taxonomy: .*2 roots .a, b. make no tree",
+        ),
+        (
+            GOOD | LEVELLED | {"taxonomy": {"top": {"n00000001": ["c1"], "b": ["c2"]}}},
+            "taxonomy: 1 inner nodes have no name that a prompt could say .n00000001.",
+        ),
         (GOOD | {"counts": {"images": "many"}}, r"counts\.images: "),
         (without("classes") | {"reader": "coco-captions"}, r"layout\.table: the reader coco-captions needs"),
         (without("classes") | {"reader": "karpathy"}, r"layout\.table: the reader karpathy needs"),

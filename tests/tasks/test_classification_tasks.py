@@ -103,7 +103,8 @@ def test_hierarchy_scores_the_zero_shot_predictions(classification, embed):
     expected = metrics.hierarchy(predicted, labels, tree)
     figures = {name: estimate.value for name, estimate in scores.metrics.items()}
     assert {name: figures[name] for name in expected} == pytest.approx(expected)
-    assert figures.keys() - expected.keys() == {"lca_symmetric", "jaccard_distance"}
+    normalised = {f"{error}_by_{norm}" for error in ("tie", "lca") for norm in ("depth", "chance")}
+    assert figures.keys() - expected.keys() == {"lca_symmetric", "jaccard_distance", *normalised}
     assert scores.items["images"]["tie"].mean() == pytest.approx(expected["tie"])
     assert all(estimate.low < estimate.value < estimate.high for estimate in scores.metrics.values())
 

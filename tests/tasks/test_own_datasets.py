@@ -74,6 +74,37 @@ def test_one_manifest_with_a_class_tree_gives_tasks_that_run_to_a_table(mine, ca
     assert 0 <= hierarchy["metrics"]["tie"]["value"] <= 3
 
 
+FORMS = {
+    "tree.tsv": "animal\tdog\tdog\nanimal\tcats\tfeline\ncats\tcat\ndog\tpoodle\ndog\tbeagle\n",
+    "tree.yaml": "animal: {dog: [poodle, beagle], feline: cat}\n",
+    "tree.csv": "class,kind\npoodle,dog\nbeagle,dog\ncat,feline\n",
+    "{animal: {dog: [poodle, beagle], feline: [cat]}}": None,
+}
+
+
+@pytest.mark.parametrize("tree", FORMS)
+def test_a_tree_in_each_form_is_asked_at_its_levels(mine, monkeypatch, tree):
+    """The four forms say the same, so they give the same figures; a record says which tree it was."""
+    monkeypatch.chdir(mine)
+    if FORMS[tree]:
+        (mine / tree).write_text("# source: my garden\n# licence: CC0\n" + FORMS[tree])
+    text = MANIFEST.replace("trees/mine.tsv", tree).replace("[zero-shot, hierarchy]", "[zero-shot, levels]")
+    (mine / "mine.yaml").write_text(text)
+    records = hierbench.run(
+        "random", ["zero-shot/mine", "levels/mine"], manifest=mine / "mine.yaml", data={"mine": mine / "images"},
+        out=mine / "out", workers=0, cache=False,
+    )  # fmt: skip
+    top1, levels = (record.metrics for record in records)
+    assert levels["leaf"].value == top1["top1"].value
+    level = "kind" if tree.endswith(".csv") else "1"
+    assert set(levels) == {
+        f"accuracy_{level}", f"gain_{level}", "leaf", "hca", "por", "strict_por", "tor", "consistency", "gain", "mta",
+    }  # fmt: skip
+    assert levels["gain"].value == levels[f"gain_{level}"].value
+    if FORMS[tree]:
+        assert records[1].provenance["taxonomy_source"] == "my garden; CC0"
+
+
 def test_titles_come_from_the_manifest(mine):
     register_manifest(mine / "mine.yaml")
     assert registry.task("zero-shot/mine").spec.title == "My animals zero-shot"

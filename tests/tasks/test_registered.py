@@ -11,6 +11,10 @@ SIXTEEN = [
     "imagenet", "cifar10", "cifar100", "sun397", "caltech101", "stl10", "food101", "cub2011", "cars", "aircraft",
     "pets", "flowers102", "dtd", "eurosat", "resisc45", "country211",
 ]  # fmt: skip
+TREES = [
+    "imagenet", "cifar10", "cifar100", "caltech101", "stl10", "pets", "aircraft", "sun397", "sun397-tfds", "cub2011",
+    "food101",
+]  # fmt: skip
 NAMES = {f"zero-shot/{name}" for name in SIXTEEN} | {
     "zero-shot/sun397-tfds", "hierarchy/imagenet", "hierarcaps",
     "retrieval/coco", "retrieval/coco-karpathy", "retrieval/flickr30k",
@@ -18,7 +22,8 @@ NAMES = {f"zero-shot/{name}" for name in SIXTEEN} | {
     "pep-v2", "pep-v2-radial", "pep-uncleaned", "pep-uncleaned-radial",
     "zero-shot/miniature-things", "zero-shot/miniature-colours", "zero-shot/miniature-backgrounds",
     "hierarchy/miniature-things", "retrieval/miniature", "pep-v2/miniature", "pep-v2-radial/miniature",
-    "hierarcaps/miniature",
+    "hierarcaps/miniature", "levels/miniature-things",
+    *(f"{kind}/{name}" for kind in ("hierarchy", "levels") for name in TREES),
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import pytest
 from hierbench import taxonomy
 from hierbench.data.manifests import load_manifest
 from hierbench.errors import DataError, UnknownNameError
-from hierbench.taxonomy import Taxonomy
+from hierbench.taxonomy import Taxonomy, stored
 
 RELEASED = "eafbea43fd75cd838d5e087c50723775a5921094b7363ceba4e316057b959ac9"
 
@@ -106,13 +106,13 @@ def test_a_subset_of_the_classes_keeps_the_whole_tree(imagenet):
     ],
 )
 def test_an_altered_file_is_refused(tmp_path, monkeypatch, change, reason):
-    source = taxonomy._folder()
+    source = stored._folder()
     text = (source / "imagenet1k.tsv").read_text()
     assert change(text) != text
     (tmp_path / "imagenet1k.tsv").write_text(change(text))
-    (tmp_path / "wordnet.yaml").write_text((source / "wordnet.yaml").read_text())
-    monkeypatch.setattr(taxonomy, "_folder", lambda: tmp_path)
-    taxonomy._stored.cache_clear()
+    (tmp_path / "trees.yaml").write_text((source / "trees.yaml").read_text())
+    monkeypatch.setattr(stored, "_folder", lambda: tmp_path)
+    stored._stored.cache_clear()
     with pytest.raises(DataError, match=reason):
         taxonomy.load("imagenet1k")
 
@@ -138,8 +138,18 @@ def test_hand_worked_tree_with_a_class_above_another():
 @pytest.mark.parametrize(
     ("classes", "edges", "reason"),
     [
-        (("cat",), (*EDGES, ("vehicle", "cat")), "cat has more than one parent, which makes no tree"),
+        (
+            ("cat",),
+            (*EDGES, ("vehicle", "cat")),
+            "cat has more than one parent .animal, vehicle., which makes no tree",
+        ),
+        (("cat",), (*EDGES, ("animal", "cat")), "cat stands twice below animal"),
         (("cat",), (*EDGES, ("other", "thing")), "2 roots"),
+        (("cat", "car", "cat"), EDGES, "class cat is given twice"),
+        (("n1",), tuple((f"n{i}", f"n{i + 1}") for i in range(101)), "n101 lies 101 levels below the root"),
+        (("n1",), tuple((f"n{i + 1}", f"n{i}") for i in range(50_000)), "50,000 levels below"),
+        (("n1",), (*((f"n{i}", f"n{i + 1}") for i in range(50_000)), ("n50000", "n0")), "its own ancestor"),
+        (("n1",), tuple(("n0", f"n{i + 1}") for i in range(1_000_000)), "1,000,001 nodes; at most 100,000"),
         (("cat",), (*EDGES, ("a", "b"), ("b", "a")), "its own ancestor"),
         (("root",), EDGES, "class root is not a node below"),
         (("bird",), EDGES, "class bird is not a node below"),
@@ -259,6 +269,20 @@ def test_finding_wordnet_takes_folder_and_zip_of_version_3_0_only(
     assert taxonomy.read_nouns(archive) == taxonomy.read_nouns(small_wordnet)
 
 
+def test_classes_by_their_own_ids_hang_below_their_synsets(small_wordnet):
+    """Two classes share a synset, one's synset lies above another's, one is alone on its own."""
+    classes = {
+        "rex": "n00000008",
+        "poodle face": "n00000006",
+        "poodle body": "n00000006",
+        "pack": "n00000009",
+    }
+    assert taxonomy.build(small_wordnet, classes, {}) == tuple(
+        sorted([("n00000002", "n00000006"), ("n00000002", "pack"), ("n00000006", "poodle body"),
+                ("n00000006", "poodle face"), ("n00000006", "rex")])
+    )  # fmt: skip
+
+
 # --------------------------------------------------------------------------------------------- the real thing
 
 
@@ -266,10 +290,10 @@ def test_finding_wordnet_takes_folder_and_zip_of_version_3_0_only(
 @pytest.mark.parametrize("dataset", ["imagenet", "miniature-things"])
 def test_stored_trees_are_rebuilt_from_wordnet(wordnet, dataset):
     manifest = load_manifest(dataset)
-    stored = (taxonomy._folder() / f"{manifest.taxonomy}.tsv").read_text(encoding="utf-8")
+    text = (stored._folder() / f"{manifest.taxonomy}.tsv").read_text(encoding="utf-8")
     edges = taxonomy.build(wordnet, manifest.class_ids)
     names = {synset: noun.word for synset, noun in taxonomy.read_nouns(wordnet).items()}
-    assert taxonomy.to_tsv(Taxonomy("rebuilt", manifest.class_ids, edges, names)) == stored
+    assert taxonomy.to_tsv(Taxonomy("rebuilt", manifest.class_ids, edges, names)) == text
 
 
 @pytest.mark.wordnet
