@@ -271,10 +271,10 @@ def _surely_better(contest: _Contest) -> np.ndarray:
     """
     share = np.where(contest.seeds > 1, contest.seed_variance**2 / np.maximum(contest.seeds - 1, 1), 0.0)
     signed = contest.values if contest.column.better == "higher" else -contest.values
-    return _told_apart(signed, contest.drawn, share)
+    return told_apart(signed, contest.drawn, share)
 
 
-def _told_apart(values: np.ndarray, drawn: np.ndarray, share: np.ndarray) -> np.ndarray:
+def told_apart(values: np.ndarray, drawn: np.ndarray, share: np.ndarray) -> np.ndarray:
     """(M, M) bool: whose value (M,), the larger the better, is surely larger than whose, by resamples (M, R).
 
     `share` (M,): the squared variance over seeds by its degrees of freedom, 0 where there are no seeds.
@@ -379,7 +379,7 @@ def _borda(
     names: Sequence[str], points: np.ndarray, drawn: np.ndarray, unranked: Mapping[str, str]
 ) -> Ranking:
     """Points with percentile intervals; intervals of the rank from differences of points on the same resamples."""
-    better = _told_apart(points, drawn, np.zeros(len(names)))
+    better = told_apart(points, drawn, np.zeros(len(names)))
     low, high = np.quantile(drawn, [(1 - bootstrap.LEVEL) / 2, (1 + bootstrap.LEVEL) / 2], axis=1)
     order = sorted(range(len(names)), key=lambda k: (-points[k], names[k]))
     letters = letter_groups(better, order)

@@ -35,6 +35,19 @@ def test_both_sources_add_up():
     assert found.high - found.mean == pytest.approx(stats.t.ppf(0.975, freedom) * math.sqrt(own + 4.0))
 
 
+def test_what_differs_by_item_and_seed_counts_once():
+    """Three seeds alike but for the items: S²/S and the items' variance both hold T / S, of which one is taken off."""
+    rng = np.random.default_rng(6)
+    drawn = rng.normal(50.0, 1.0, (3, 200_000))  # nothing shared: T = 1, and the mean varies by 1/3
+    values = np.array([49.0, 50.0, 51.0])  # sd² = 1, all of it from T
+    found = seeds.mean(values, drawn)
+    freedom = (1 / 3) ** 2 / ((1 / 3) ** 2 / 2)
+    expected = stats.t.ppf(0.975, freedom) * math.sqrt(1 / 3)
+    assert found.high - found.mean == pytest.approx(expected, rel=0.02)
+    own = seeds.replicates(values, drawn[:, :5000], "recipe")
+    assert own.var() == pytest.approx(1 / 3, rel=0.2)
+
+
 def test_difference_without_items_is_welchs_test():
     a, b = [3.1, 2.4, 2.9, 3.3], [2.0, 2.6, 2.2]
     found, expected = seeds.difference(a, b), stats.ttest_ind(a, b, equal_var=False)
