@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -304,23 +304,30 @@ def letter_groups(better: np.ndarray, order: Sequence[int]) -> list[str]:
 
     `better` (M, M); `order`: models best first. A letter is a largest set of models of which no two can be told apart.
     """
-    apart = better | better.T
-    groups: list[set[int]] = [set(order)]
-    for first in order:
-        for second in order:
-            if not apart[first, second]:
-                continue
-            split = []
-            for group in groups:
-                split += [group - {first}, group - {second}] if {first, second} <= group else [group]
-            groups = [one for one in split if not any(one < other for other in split)]
-            groups = [one for place, one in enumerate(groups) if one not in groups[:place]]
+    alike = ~(better | better.T)
+    neighbours = [set(np.flatnonzero(alike[model]).tolist()) - {model} for model in range(len(order))]
+    groups = list(_cliques(set(), set(order), set(), neighbours))
     position = {model: place for place, model in enumerate(order)}
     groups.sort(key=lambda group: sorted(position[model] for model in group))
     return [
         "".join(_letter(number) for number, group in enumerate(groups) if model in group)
         for model in range(len(order))
     ]
+
+
+def _cliques(
+    own: set[int], candidates: set[int], done: set[int], neighbours: Sequence[set[int]]
+) -> Iterator[set[int]]:
+    """Every largest set of mutual neighbours (Bron and Kerbosch, 1973, with pivots)."""
+    if not candidates and not done:
+        yield own
+        return
+    pivot = max(candidates | done, key=lambda model: len(neighbours[model] & candidates))
+    for model in candidates - neighbours[pivot]:
+        near = neighbours[model]
+        yield from _cliques(own | {model}, candidates & near, done & near, neighbours)
+        candidates = candidates - {model}
+        done = done | {model}
 
 
 def _letter(number: int) -> str:

@@ -145,7 +145,7 @@ def test_the_reference_models_know_no_evaluation():
         ("data", ["acquire", "models", "engine", "registry", "results", "cleaning", "analysis", "reference"]),
         ("acquire", ["models", "engine", "registry", "results", "cleaning", "analysis", "reference"]),
         ("models", ["engine", "registry", "results", "cleaning", "analysis"]),
-        ("engine", ["cleaning", "analysis"]),
+        ("engine", ["cleaning", "analysis", "reproduce"]),
     ],
 )
 def test_each_floor_knows_only_those_below(floor, above):

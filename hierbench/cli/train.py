@@ -5,16 +5,12 @@ from __future__ import annotations
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from hierbench.cli._shared import output_folder, say
 from hierbench.cli.options import Device, out_option
-
-if TYPE_CHECKING:
-    from hierbench.reference.schema import ReferenceConfig
-
 
 Config = Annotated[str, typer.Argument(metavar="CONFIG", help="A packaged name (`--list`) or a YAML file.")]
 Overrides = Annotated[
@@ -28,7 +24,7 @@ Bundle = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="Make a bundled model with its card there, measured on --evaluate."),
 ]
-AsList = Annotated[bool, typer.Option("--list", help="Print the packaged configs.")]
+AsList = Annotated[bool, typer.Option("--list", help="Print the packaged names.")]
 
 
 def train(
@@ -74,9 +70,9 @@ def train(
     seconds = time.monotonic() - begun
     print(final)
     if not evaluate:
-        say(f"measure it: hierbench run --family {_adapter(resolved)} --checkpoint {final}")
+        say(f"measure it: hierbench run --family {resolved.measured_as} --checkpoint {final}")
         return
-    figures = _measure(final, _adapter(resolved), evaluate, folder)
+    figures = _measure(final, resolved.measured_as, evaluate, folder)
     if bundle is not None:
         from hierbench.reference import bundle as bundling
 
@@ -84,14 +80,6 @@ def train(
         notes = {"resumed": "the seconds are those of the last sitting"} if resume else {}
         made = bundling.bundle(folder, bundle, command=command, seconds=seconds, figures=figures, **notes)
         say(f"bundled: {made}")
-
-
-def _adapter(config: ReferenceConfig) -> str:
-    """The model family that measures a trained model: the config's, or one of the same layout for one of its own."""
-    from hierbench.reference.layouts import LAYOUTS
-
-    families = LAYOUTS[config.model.layout].families
-    return config.family if config.family in families else families[0]
 
 
 def _measure(weights: Path, family: str, suite: str, folder: Path) -> dict[str, float]:

@@ -24,6 +24,10 @@ TRAINING = (
     "model.vision_sizes.embed_dim=64 model.vision_sizes.depth=1 model.vision_sizes.patch_size=16 model.text=L1_W64 "
     "model.embed_dim=32 train.batch_size=4 train.warmup_steps=1 train.steps=2 train.log_every=1 data.workers=0"
 )
+TINY_STUDY = (
+    "model.vision_sizes.embed_dim=64 model.vision_sizes.depth=1 model.text=L1_W64 model.embed_dim=32 "
+    "train.batch_size=4 data.workers=0"
+)
 
 STAND_INS = [
     (
@@ -70,6 +74,9 @@ ALSO = [
     (r"^clean miniature", "--count 30 --negatives 10"),
     (r"^clean report", "--device cpu"),
     (r"^train (miniature/clip|mine)", TRAINING),
+    (r"^reproduce (?!--list)", f"{TINY_STUDY} --seeds 0 --steps 2 --limit 8 --processes 1"),
+    (r"^reproduce argent-table3", "--rows meru-ent"),
+    (r"^reproduce argent-h", "--rows none"),
 ]
 ONLY_PARSED = {
     r"^run\b.*\b(hycoclip-vit-b|open_clip:|uncha-vit-b)": "downloads a released checkpoint",
@@ -221,6 +228,10 @@ def test_every_command_of_a_page_runs(hierbench, commands, world, page):
         text = page.read_text(encoding="utf-8")
         (world / "mine.yaml").write_text(re.findall(r"^```yaml\n(.*?)^```", text, re.S | re.M)[0])
         (world / "my_terms.py").write_text(re.findall(r"^```python\n(.*?)^```", text, re.S | re.M)[0])
+    if page.stem == "reproduce":
+        (world / "mine.yaml").write_text(
+            re.findall(r"^```yaml\n(.*?)^```", page.read_text(encoding="utf-8"), re.S | re.M)[0]
+        )
     if page.stem == "cleaning":  # what the cleaning of the photographs, which is only parsed, would leave
         assert hierbench("clean", "miniature", "--count", 30, "--negatives", 10, "-o", "clean").status == 0
     if page.stem == "data":  # something is stored for `cache export`
@@ -326,6 +337,7 @@ OPTIONS = [
     f"train miniature/clip {TRAINING} -o trained --device cpu",
     f"train miniature/clip {TRAINING} -o trained --device cpu --resume --evaluate argent --bundle bundle",
     "train --list",
+    f"reproduce argent-table3 {TINY_STUDY} --rows meru-ent --seeds 0 --steps 2 --limit 8 -o rep --device cpu --json",
     "miniature show 4 -o grid.png --split pool --start 3",
     "cache stats --json",
     "cache prune --days 1 --max-size 1 --all --json",

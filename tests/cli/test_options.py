@@ -6,18 +6,19 @@ from collections import defaultdict
 import pytest
 
 TAKEN = {
-    "--out": "run; train; analyze *; data prepare; data show; data export; data grit-prepare; clean hierarcaps; "
+    "--out": "run; train; reproduce; analyze *; data prepare; data show; data export; data grit-prepare; "
+    "clean hierarcaps; "
     "clean miniature; clean merge; leaderboard build; leaderboard submit; leaderboard add; miniature show",
     "--data": "run; errata; datasets; doctor; analyze *; data verify; data show; data export; clean hierarcaps; "
     "clean report",
     "--manifest": "run; tasks; datasets; doctor; analyze *; data prepare; data verify; data show; data export",
     "--adapter": "run; models; errata; analyze *; clean hierarcaps; clean miniature; clean report",
     "--task-file": "run; tasks",
-    "--device": "run; train; errata; analyze *; clean hierarcaps; clean miniature; clean report",
+    "--device": "run; train; reproduce; errata; analyze *; clean hierarcaps; clean miniature; clean report",
     "--protocol": "run; analyze *; clean report; data export",
     "--offline": "run; errata; analyze *; clean report",
-    "--limit": "run; errata; analyze *; clean hierarcaps",
-    "--json": "run; models; tasks; datasets; errata; doctor; data prepare; data verify; data show; "
+    "--limit": "run; reproduce; errata; analyze *; clean hierarcaps",
+    "--json": "run; reproduce; models; tasks; datasets; errata; doctor; data prepare; data verify; data show; "
     "clean hierarcaps; clean miniature; clean report; leaderboard *; analyze *; cache stats; cache prune",
 }
 
