@@ -15,39 +15,34 @@ if TYPE_CHECKING:
     from hierbench.reproduce.work import Plan
 
 
+Study = Annotated[str, typer.Argument(metavar="STUDY", help="A packaged study (`--list`) or a YAML file.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEY=VALUE", help="Changes of every row's training config."),
+]
+Rows = Annotated[
+    str | None, option(WHAT, "These rows alone, and the claims about them.", "--rows", metavar="A,B,…")
+]
+Seeds = Annotated[str, option(WHAT, "The seeds of every row (default: 0,1,2).", "--seeds", metavar="N,N,…")]
+STEPS = "How many steps (of each training; default: the study's)."
+Steps = Annotated[int | None, option(WHAT, STEPS, "--steps", metavar="N", min=1, max=10_000_000)]
+NewRun = Annotated[Path | None, out_option("runs/reproduce-TIME")]
+AtATime = Annotated[int, option(WHAT, "Trainings at a time.", "--processes", metavar="N", min=1, max=64)]
+AsList = Annotated[bool, typer.Option("--list", help="Print the packaged names.")]
+
+
 def reproduce(
-    study: Annotated[
-        str, typer.Argument(metavar="STUDY", help="A packaged study (`--list`) or a YAML file.")
-    ] = "",
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Changes of every row's training config."),
-    ] = None,
-    rows: Annotated[
-        str | None, option(WHAT, "These rows alone, and the claims about them.", "--rows", metavar="A,B,…")
-    ] = None,
-    seeds: Annotated[
-        str, option(WHAT, "The seeds of every row (default: 0,1,2).", "--seeds", metavar="N,N,…")
-    ] = "0,1,2",
-    steps: Annotated[
-        int | None,
-        option(
-            WHAT,
-            "How many steps (of each training; default: the study's).",
-            "--steps",
-            metavar="N",
-            min=1,
-            max=10_000_000,
-        ),
-    ] = None,
-    out: Annotated[Path | None, out_option("runs/reproduce-TIME")] = None,
+    study: Study = "",
+    overrides: Overrides = None,
+    rows: Rows = None,
+    seeds: Seeds = "0,1,2",
+    steps: Steps = None,
+    out: NewRun = None,
     device: Device = "auto",
     limit: Limit = None,
-    processes: Annotated[
-        int, option(WHAT, "Trainings at a time.", "--processes", metavar="N", min=1, max=64)
-    ] = 1,
+    processes: AtATime = 1,
     dry_run: DryRun = False,
-    as_list: Annotated[bool, typer.Option("--list", help="Print the packaged names.")] = False,
+    as_list: AsList = False,
     as_json: Json = False,
 ) -> None:
     """Reproduce a paper's ablation on the built-in world: train its rows, measure them, judge its claims.

@@ -12,28 +12,30 @@ import typer
 from hierbench.cli._shared import output_folder, say
 from hierbench.cli.options import Device, out_option
 
+Config = Annotated[str, typer.Argument(metavar="CONFIG", help="A packaged name (`--list`) or a YAML file.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEY=VALUE", help="Changes, e.g. train.steps=1000 model.text=L6_W384."),
+]
+NewRun = Annotated[Path | None, out_option("runs/train-TIME")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
+Evaluate = Annotated[str | None, typer.Option(metavar="SUITE", help="Measure the finished model on a suite.")]
+Bundle = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Make a bundled model with its card there, measured on --evaluate."),
+]
+AsList = Annotated[bool, typer.Option("--list", help="Print the packaged names.")]
+
 
 def train(
-    config: Annotated[
-        str, typer.Argument(metavar="CONFIG", help="A packaged name (`--list`) or a YAML file.")
-    ] = "",
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Changes, e.g. train.steps=1000 model.text=L6_W384."),
-    ] = None,
-    out: Annotated[Path | None, out_option("runs/train-TIME")] = None,
+    config: Config = "",
+    overrides: Overrides = None,
+    out: NewRun = None,
     device: Device = "auto",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    evaluate: Annotated[
-        str | None, typer.Option(metavar="SUITE", help="Measure the finished model on a suite.")
-    ] = None,
-    bundle: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Make a bundled model with its card there, measured on --evaluate."
-        ),
-    ] = None,
-    as_list: Annotated[bool, typer.Option("--list", help="Print the packaged names.")] = False,
+    resume: Resume = False,
+    evaluate: Evaluate = None,
+    bundle: Bundle = None,
+    as_list: AsList = False,
 ) -> None:
     """Train a reference model.
 

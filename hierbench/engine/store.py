@@ -244,7 +244,9 @@ class _MemorySection:
 def _read_shard(path: Path, dim: int) -> tuple[list[bytes], np.ndarray] | None:
     """Ids and mapped (rows, dim) features; None, with a warning, where the file is damaged or another's."""
     try:
-        table = pa.ipc.open_file(_mapped(path)).read_all().combine_chunks()
+        table = pa.ipc.open_file(_mapped(path)).read_all()
+        table.validate(full=True)  # or Arrow ends the process where offsets lead out of the file
+        table = table.combine_chunks()
         ids = table.column("id").to_pylist()
         column = table.column("feature")
         flat = column.chunk(0).flatten().to_numpy() if column.num_chunks else np.zeros(0, np.float32)

@@ -298,7 +298,9 @@ def _check_types(content: Mapping[str, Any]) -> None:
         if not isinstance(content["provenance"].get(name), str | None):
             raise ValueError(f"its provenance has a {name} that is not text")
     for name, spec in content["specs"].items():
-        proper = isinstance(spec, dict) and all(type(spec.get(key)) in kinds for key, kinds in _SPEC.items())
+        proper = isinstance(spec, dict) and all(
+            key in spec and type(spec[key]) in kinds for key, kinds in _SPEC.items()
+        )
         if not proper or not all(type(spec.get(key)) in _LIMITS for key in ("minimum", "maximum")):
             raise ValueError(f"its specs of {name} are not title, unit, higher_is_better, minimum, maximum")
 

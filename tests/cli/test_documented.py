@@ -284,8 +284,7 @@ DATA = "--data coco=data/coco --data-dir data --manifest mine.yaml"
 ANALYZE = f"{EMBED} {DATA} --dataset miniature-chains --limit 12 --json -o looked"
 ROLES = (
     "--backend adapter --verifier random --embedder random --reranker random --adapter mymodel.py --device cpu "
-    "--no-probe --dtype float32 --batch-size 4 --base-url http://localhost:1/v1 --concurrency 2 --timeout 5 "
-    "--retries 1 --json"
+    "--no-probe --dtype float32 --json"
 )
 RULES = (
     "--min-verify 0.1 --min-order 0.1 --max-ambiguity 0.9 --ambiguity-level 3 --max-negative 1 --top-captions 5 "
@@ -350,6 +349,16 @@ NOT_RUN = {
         "leaderboard compare",
         "--against-published",
     ): "wants ARGENT's figures: tests/cli/test_leaderboard.py has some",
+    ("clean miniature", "--batch-size"): "is of a backend that tests/cleaning/backends has stand-ins for",
+    ("clean miniature", "--concurrency"): "is of a backend that tests/cleaning/backends has stand-ins for",
+    ("clean miniature", "--timeout"): "is of a backend that tests/cleaning/backends has stand-ins for",
+    ("clean miniature", "--retries"): "is of a backend that tests/cleaning/backends has stand-ins for",
+    ("clean hierarcaps", "--batch-size"): "is of a backend that tests/cleaning/backends has stand-ins for",
+    ("clean hierarcaps", "--concurrency"): "is of a backend that tests/cleaning/backends has stand-ins for",
+    ("clean hierarcaps", "--timeout"): "is of a backend that tests/cleaning/backends has stand-ins for",
+    ("clean hierarcaps", "--retries"): "is of a backend that tests/cleaning/backends has stand-ins for",
+    ("clean hierarcaps", "--base-url"): "is of a backend that tests/cleaning/backends has stand-ins for",
+    ("clean miniature", "--base-url"): "is of a backend that tests/cleaning/backends has stand-ins for",
     ("run", "--compile"): "wants a compiler and a minute",
     ("run", "--retrain"): "trains for an hour",
 }

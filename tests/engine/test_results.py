@@ -171,6 +171,7 @@ def test_damaged_records_are_named(tmp_path, text, reason):
         ("variant", None, "its variant is not text"),
         ("degenerate", {"r1": 3}, "its degenerate is not a mapping of texts"),
         ("specs", {"r1": {"title": "R@1"}}, "its specs of r1 are not title"),
+        ("specs", {"r1": {"title": "R@1", "unit": "percent"}}, "its specs of r1 are not title"),
         ("provenance", {"dataset_fingerprint": 7}, "a dataset_fingerprint that is not text"),
         ("model", 5, "its model is not text"),
         ("provenance", None, "its provenance is not a mapping"),
