@@ -177,13 +177,10 @@ class Results(list[Record]):
             if record is None or figure is None:
                 return f"<td>{escape(record.status) if record is not None else ''}</td>"
             factor = 100 if record.specs.get(record.headline, {}).get("unit") == "fraction" else 1
-            value, bounds = factor * figure.value, (figure.low, figure.high)
-            told = (
-                ""
-                if None in bounds
-                else f"{factor * bounds[0]:.4g} to {factor * bounds[1]:.4g}, n = {record.n}"
-            )
-            return f'<td title="{told}">{value:.4g}</td>'
+            told = ""
+            if figure.low is not None and figure.high is not None:
+                told = f"{factor * figure.low:.4g} to {factor * figure.high:.4g}, n = {record.n}"
+            return f'<td title="{told}">{factor * figure.value:.4g}</td>'
 
         models, tasks = (list(dict.fromkeys(getattr(r, kind) for r in self)) for kind in ("model", "task"))
         of = {(record.model, record.task): record for record in self}
