@@ -72,7 +72,7 @@ COMPLETING = "_HIERBENCH_COMPLETE"  # set by the shell that asks what may come n
 
 app = new_app(
     "Hierarchy-aware evaluation of hyperbolic and Euclidean vision-language models.\n\n"
-    "`hierbench --install-completion` teaches your shell the commands and their options.",
+    "`--install-completion` teaches your shell the commands and their options.",
     cls=Root,
     completion=COMPLETING in os.environ or any(word.endswith("-completion") for word in sys.argv[1:2]),
 )  # typer's options for it load pydantic: not for each command that is typed
