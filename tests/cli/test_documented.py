@@ -311,6 +311,7 @@ OPTIONS = [
     "leaderboard show runs/all --layout miniature --each-seed --column zero-shot/*",
     "leaderboard build runs/all -o site --layout miniature --each-seed --column Classification --baseline random",
     "leaderboard card random --in runs/all --layout miniature",
+    "leaderboard card random --in runs/all --json",
     "leaderboard rank runs/all --layout miniature --column zero-shot/* --each-seed --json",
     "run random --task hierarcaps/miniature --workers 0 -o runs/whole",
     "leaderboard submit runs/whole random -o bundle --card card.yaml --against filed --json",

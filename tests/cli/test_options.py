@@ -58,7 +58,11 @@ def test_a_model_is_positional_everywhere(commands):
         if any(param.metavar == "MODEL" for param in command.params if param.param_type_name == "argument")
     }
     analyses = {words for words in commands if words[0] == "analyze"}
-    assert with_models == {("run",), ("errata",), ("clean", "report"), ("cache", "export")} | analyses
+    assert (
+        with_models
+        == {("run",), ("errata",), ("clean", "report"), ("cache", "export"), ("leaderboard", "card")}
+        | analyses
+    )
 
 
 def test_every_option_says_what_it_does(commands):
