@@ -4,12 +4,14 @@ A recipe's figure varies for two reasons: another seed gives another model, and 
 figure. With S seeds measured on the same items, `values` (S,) are the seeds' figures and `drawn` (S, R) the same
 figures on R resamples of the items (`bootstrap.draws`: the same ones for every seed). Then
 
-    variance of the mean over seeds = sd(values)² / S + variance over resamples of the mean over seeds − T / S,
+    variance of the mean over seeds = sd(values)² / S + variance over resamples of the mean over seeds − T / S.
 
-with Satterthwaite's degrees of freedom: S − 1 for the first part, unlimited for the others. T is the part of the
-items' variance that differs by seed (an item that is hard for one seed and easy for another); it is in both of the
-other terms, and the variances over resamples of single seeds and of their mean tell it. Resampling few seeds with
-replacement and taking percentiles instead would be too narrow (`benchmarks/bench_certainty.py` measures both).
+T is the part of the items' variance that differs by seed (an item that is hard for one seed and easy for another);
+it is in both of the other terms, and the variances over resamples of single seeds and of their mean tell it. Seeds
+are few, so their part takes Student's t with S − 1 degrees of freedom, the items' the normal distribution; of one
+recipe the squares of both margins add up, of a difference the degrees of freedom are Satterthwaite's. Resampling
+few seeds with replacement and taking percentiles instead would be too narrow (`benchmarks/bench_certainty.py`
+measures both).
 """
 
 from __future__ import annotations
@@ -53,9 +55,9 @@ def mean(values: Sequence[float] | np.ndarray, drawn: np.ndarray | None = None) 
     """
     values = np.asarray(values, np.float64)
     count, centre = len(values), float(values.mean())
-    parts = [(_seed_variance(values), count)]
-    variance = _total(parts, _items_variance(drawn), _by_seed(drawn) / count)
-    margin = _quantile(_freedom(parts, variance)) * math.sqrt(variance)
+    shared = max(0.0, _items_variance(drawn) - _by_seed(drawn) / count)
+    own = _quantile(count - 1) * math.sqrt(_seed_variance(values)) if count > 1 else 0.0
+    margin = math.hypot(own, _quantile(math.inf) * math.sqrt(shared))
     sd = float(values.std(ddof=1)) if count > 1 else math.nan
     return Spread(centre, sd, centre - margin, centre + margin, count)
 
