@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from hierbench.cli._shared import (
     Interrupted,
+    complain,
     data_paths,
     existing_folder,
     missing_data,
@@ -27,6 +28,7 @@ from hierbench.cli._shared import (
 from hierbench.cli.options import (
     HOW,
     WHAT,
+    WHERE,
     Adapter,
     BatchSize,
     Checkpoint,
@@ -54,6 +56,7 @@ from hierbench.cli.options import (
     option,
     out_option,
 )
+from hierbench.cli.telling import telling
 from hierbench.errors import UsageError
 
 Suite = Annotated[str | None, option(WHAT, "A set of tasks (default: argent).", metavar="NAME")]
@@ -61,6 +64,13 @@ Tasks = Annotated[list[str] | None, option(WHAT, "A task, instead of a suite; re
 NewRun = Annotated[Path | None, out_option("runs/TIME")]
 Compile = Annotated[bool, option(HOW, "Compile the image encoder.", "--compile")]
 Retrain = Annotated[bool, option(WHAT, "Train the built-in models first, on this machine.", "--retrain")]
+QuietRun = Annotated[
+    bool, option(WHERE, "Print the table, and nothing but errors beside it.", "-q", "--quiet")
+]
+LogFile = Annotated[
+    Path | None,
+    option(WHERE, "Add what is told on the way to a file, with times.", "--log-file", metavar="FILE"),
+]
 
 
 def run(
@@ -89,6 +99,8 @@ def run(
     compile: Compile = False,
     dry_run: DryRun = False,
     retrain: Retrain = False,
+    quiet: QuietRun = False,
+    log_file: LogFile = None,
     as_json: Json = False,
 ) -> int:
     """Measure models on tasks and print the table.
@@ -112,7 +124,9 @@ def run(
     how = {"device": device, "batch_size": batch_size, "dtype": dtype.to_measure, "limit": limit}
     how |= {"workers": workers, "cache": not no_cache, "offline": offline, "force": force, "compile": compile}
     arguments = {**what, **where, **how, "protocol": protocol.value, "prompts": prompts.value}
-    return _plan(arguments, as_json) if dry_run else _measured(arguments, as_json, retrain, not wanted)
+    arguments["progress"] = False if quiet else None
+    with telling(quiet, log_file):
+        return _plan(arguments, as_json) if dry_run else _measured(arguments, as_json, retrain, not wanted)
 
 
 def _measured(arguments: dict[str, Any], as_json: bool, retrain: bool, first_steps: bool) -> int:
@@ -221,7 +235,7 @@ def _run(arguments: dict, as_json: bool, first_steps: bool) -> int:
     else:
         show_results(out)
     for record in found.failed:
-        say(f"FAILED {record.model}: {record.task}: {record.error}")
+        complain(f"FAILED {record.model}: {record.task}: {record.error}")
     if not as_json:
         say_missing(found)
     if first_steps and not as_json:
