@@ -33,17 +33,27 @@ def card(model: str, folders: Sequence[str | Path], layout: str | None = None) -
 
     Raises UnknownNameError for a model that they do not have, OutputError where it has no figures.
     """
-    found = compare.found_in(folders)
-    records = [record for _, record in lookup("model in these results", model, found).values()]
+    records = _records(model, folders)
     measured = [record for record in records if record.metrics]
-    if not measured:
-        raise OutputError(
-            f"{model} has no figures in {', '.join(map(str, folders))}: nothing to put on a card"
-        )
     asked = compare.results.read_run(folders[0]).get("layout")
     table = tables.build(records, layout or asked or tables.DEFAULT_LAYOUT)
     head = yaml.safe_dump(_index(model, measured), sort_keys=False, allow_unicode=True, width=1000)
     return f"---\n{head}---\n\n# {render.escape(model)}\n\n{_about(measured)}\n\n{render.markdown(table)}"
+
+
+def index(model: str, folders: Sequence[str | Path]) -> dict[str, Any]:
+    """The card's block alone, as plain lists and mappings. Raises as `card`."""
+    return _index(model, [record for record in _records(model, folders) if record.metrics])
+
+
+def _records(model: str, folders: Sequence[str | Path]) -> list[Record]:
+    found = compare.found_in(folders)
+    records = [record for _, record in lookup("model in these results", model, found).values()]
+    if not any(record.metrics for record in records):
+        raise OutputError(
+            f"{model} has no figures in {', '.join(map(str, folders))}: nothing to put on a card"
+        )
+    return records
 
 
 def _index(model: str, records: Sequence[Record]) -> dict[str, Any]:

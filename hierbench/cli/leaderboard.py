@@ -136,10 +136,14 @@ def card(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model's name in the results.")],
     folders: Folders = None,
     layout: Layout = None,
+    as_json: Json = False,
 ) -> None:
-    """Print a model's results as a card: Markdown with Hugging Face's model-index."""
+    """Print a model's results as a card: Markdown with Hugging Face's model-index; --json: that block alone."""
     from hierbench.leaderboard import cards
 
+    if as_json:
+        print_json(cards.index(model, folders or [newest_run()]))
+        return
     print(cards.card(model, folders or [newest_run()], layout), end="")
 
 

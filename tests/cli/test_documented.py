@@ -11,10 +11,13 @@ import re
 import shlex
 import sys
 import tarfile
+import threading
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
+from judge_server import Fake
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -286,6 +289,10 @@ ROLES = (
     "--backend adapter --verifier random --embedder random --reranker random --adapter mymodel.py --device cpu "
     "--no-probe --dtype float32 --json"
 )
+SERVED = (
+    "--backend server --verifier V --embedder E --reranker R --base-url SERVER --concurrency 2 --timeout 60 "
+    "--retries 1 --no-probe --min-verify 0.01 --min-order 0.01 --max-ambiguity 1 --max-negative 1 --json"
+)
 RULES = (
     "--min-verify 0.1 --min-order 0.1 --max-ambiguity 0.9 --ambiguity-level 3 --max-negative 1 --top-captions 5 "
     "--top-images 2 --shard 0/1 --chunk 8"
@@ -303,6 +310,10 @@ OPTIONS = [
     "run random --suite miniature --limit 4 --force --dry-run -o runs/all",
     "run random --task zero-shot/miniature-colours --limit 2 -o runs/second",
     f"run random --task zero-shot/mine {DATA} --data mine=mine -o runs/all",
+    "run miniature-clip --task zero-shot/miniature-colours --limit 3 --workers 0 --no-cache --compile -o runs/compiled",
+    "run --retrain --task zero-shot/miniature-colours --limit 2 --workers 0 -o runs/retrained --json",
+    "run random --task zero-shot/imagenet --data imagenet=data/imagenet --workers 0 -o runs/imagenet",
+    "leaderboard compare random ARGENT-S --against-published --in runs/imagenet --layout argent --json",
     "leaderboard show runs/all --layout miniature --format json --json",
     "leaderboard show runs/all --layout argent --published",
     "leaderboard build runs/all runs/second -o site --layout argent --published --json",
@@ -311,6 +322,7 @@ OPTIONS = [
     "leaderboard show runs/all --layout miniature --each-seed --column zero-shot/*",
     "leaderboard build runs/all -o site --layout miniature --each-seed --column Classification --baseline random",
     "leaderboard card random --in runs/all --layout miniature",
+    "leaderboard card random --in runs/all --json",
     "leaderboard rank runs/all --layout miniature --column zero-shot/* --each-seed --json",
     "run random --task hierarcaps/miniature --workers 0 -o runs/whole",
     "leaderboard submit runs/whole random -o bundle --card card.yaml --against filed --json",
@@ -326,6 +338,8 @@ OPTIONS = [
     "--data-dir data --manifest mine.yaml",
     "data grit-prepare raw.tar -o grit --workers 1 --max-boxes 2 --min-side 4",
     f"clean miniature -o c --count 30 --share 0.2 --seed mine --negatives 4 {ROLES} {RULES}",
+    f"clean miniature -o cs --count 20 --negatives 4 {SERVED}",
+    f"clean hierarcaps -o hs --data hierarcaps=data/hierarcaps --negatives 2 {SERVED}",
     "clean miniature -o c2 --count 30 --negatives 4 --keep 20",
     "clean miniature -o c3 --count 30 --negatives 4 --dry-run --probe 1",
     f"clean hierarcaps -o h --data hierarcaps=data/hierarcaps --data-dir data --limit 12 --negatives 2 {ROLES} {RULES}",
@@ -335,7 +349,7 @@ OPTIONS = [
     "--protocol released --json",
     "clean merge c c3 -o merged",
     f"train miniature/clip {TRAINING} -o trained --device cpu",
-    f"train miniature/clip {TRAINING} -o trained --device cpu --resume --evaluate argent --bundle bundle",
+    f"train miniature/clip {TRAINING} -o trained --device cpu --resume --evaluate small --bundle bundled",
     "train --list",
     f"reproduce argent-table3 {TINY_STUDY} --rows meru-ent --seeds 0 --steps 2 --limit 8 -o rep --device cpu --json",
     "miniature show 4 -o grid.png --split pool --start 3",
@@ -346,23 +360,86 @@ OPTIONS = [
 
 NOT_RUN = {
     (
-        "leaderboard compare",
-        "--against-published",
-    ): "wants ARGENT's figures: tests/cli/test_leaderboard.py has some",
-    ("clean miniature", "--batch-size"): "is of a backend that tests/cleaning/backends has stand-ins for",
-    ("clean miniature", "--concurrency"): "is of a backend that tests/cleaning/backends has stand-ins for",
-    ("clean miniature", "--timeout"): "is of a backend that tests/cleaning/backends has stand-ins for",
-    ("clean miniature", "--retries"): "is of a backend that tests/cleaning/backends has stand-ins for",
-    ("clean hierarcaps", "--batch-size"): "is of a backend that tests/cleaning/backends has stand-ins for",
-    ("clean hierarcaps", "--concurrency"): "is of a backend that tests/cleaning/backends has stand-ins for",
-    ("clean hierarcaps", "--timeout"): "is of a backend that tests/cleaning/backends has stand-ins for",
-    ("clean hierarcaps", "--retries"): "is of a backend that tests/cleaning/backends has stand-ins for",
-    ("clean hierarcaps", "--base-url"): "is of a backend that tests/cleaning/backends has stand-ins for",
-    ("clean miniature", "--base-url"): "is of a backend that tests/cleaning/backends has stand-ins for",
-    ("run", "--compile"): "wants a compiler and a minute",
-    ("run", "--retrain"): "trains for an hour",
+        "clean miniature",
+        "--batch-size",
+    ): "is of Qwen3-VL: tests/cleaning/backends/test_qwen3_vl.py has a tiny one",
+    (
+        "clean hierarcaps",
+        "--batch-size",
+    ): "is of Qwen3-VL: tests/cleaning/backends/test_qwen3_vl.py has a tiny one",
 }
 """Options that cannot be run here, (command, spelling) -> why."""
+
+
+def after(words, option, number=1):
+    """The words that follow an option, none where it is not given."""
+    places = [place for place, word in enumerate(words) if word == option]
+    return [words[place + number] for place in places]
+
+
+def effects(words, done, world, before):
+    """What of the options' effects is not there, for a command that ended well; `before`: the files there were."""
+    outputs = [*after(words, "-o"), *after(words, "--out")]
+    document = None
+    if "--json" in words:
+        document = json.loads(done.out)
+    new = {path for path in world.rglob("*") if "cache" not in path.parts} - before
+    if "--dry-run" in words and "--probe" not in words:
+        assert not [path for path in new if not path.is_dir()], words
+    elif "--dry-run" not in words:
+        for output in outputs:
+            assert (world / output).exists(), (words, output)
+    if words[0] == "run" and document and "results" in document:
+        for limit in after(words, "--limit"):
+            assert {record["limit"] for record in document["results"]} == {int(limit)}
+            assert {record["n"] for record in document["results"] if record["metrics"]} == {int(limit)}
+        for name, flag in (("protocol", "--protocol"), ("prompts", "--prompts"), ("model", "--name")):
+            for value in after(words, flag):
+                assert {record[name] for record in document["results"]} == {value}
+    if words[0] == "clean" and words[1] in ("miniature", "hierarcaps") and "--dry-run" not in words:
+        pool = (world / outputs[0] / "pool.csv").read_text().splitlines()
+        assert len(pool) == 1 + int(after(words, "--negatives")[0])
+        for kept in after(words, "--keep"):
+            assert len((world / outputs[0] / "split.csv").read_text().splitlines()) == 1 + int(kept)
+    if "--bundle" in words:
+        (card,) = (world / after(words, "--bundle")[0]).glob("*.yaml")
+        assert yaml.safe_load(card.read_text())["figures"].keys() >= {"zero-shot/miniature-colours top1"}
+    if "--format" in words and words[:2] == ["data", "export"]:
+        assert list((world / outputs[0]).rglob("*.jpg")), words
+
+
+@pytest.fixture
+def served():
+    """The address of a server that plays the three judges."""
+    server = Fake()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    yield server.url
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def quick(monkeypatch, tmp_path):
+    """Trainings of two steps, a compiler that notes what it was given, a suite of one task."""
+    import torch
+
+    from hierbench import registry
+    from hierbench.reference import configuration
+
+    resolve, compiled, suites = configuration.resolve, [], registry._suite_files()
+    monkeypatch.setattr(
+        configuration,
+        "resolve",
+        lambda config, overrides=(): resolve(config, [*TRAINING.split(), *overrides]),
+    )
+    monkeypatch.setattr(torch, "compile", lambda function, **_: compiled.append(function) or function)
+    small = tmp_path / "suites" / "small.yaml"
+    small.parent.mkdir()
+    small.write_text("title: Small\nlayout: miniature\ntasks: [zero-shot/miniature-colours]\n")
+    monkeypatch.setattr(registry, "_suite_files", lambda: {**suites, "small": small})
+    return compiled
 
 
 def given_options(commands, words):
@@ -374,10 +451,33 @@ def given_options(commands, words):
     return tuple(words[:length]), {spellings[word].name for word in words[length:] if word in spellings}
 
 
-def test_what_the_pages_leave_out_runs(hierbench, world):
+def test_what_the_pages_leave_out_runs_and_has_its_effect(hierbench, world, served, quick):
     for line in OPTIONS:
-        done = hierbench(*shlex.split(line))
+        words = shlex.split(line.replace("SERVER", served))
+        before = set(world.rglob("*"))
+        done = hierbench(*words)
         assert done.status == 0, (line, done.err)
+        effects(words, done, world, before)
+    assert len(quick) == 1  # of --compile
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("--backend adapter --verifier random --timeout 5", "--timeout has no effect with --backend adapter"),
+        (
+            "--backend adapter --verifier random --batch-size 5",
+            "--batch-size has no effect with --backend adapter",
+        ),
+        ("--base-url http://x/v1", "--base-url has no effect with --backend oracle: it is of server"),
+        ("--backend server --device cpu", "with --backend server: it is of transformers and adapter"),
+    ],
+)
+def test_options_without_effect_are_refused(hierbench, words, line):
+    done = hierbench("clean", "miniature", "-o", "x", *words.split())
+    assert done.status == 2
+    assert line in done.err
+    assert not Path("x").exists()
 
 
 def test_every_option_of_every_command_is_run_once(commands):

@@ -19,7 +19,9 @@ TAKEN = {
     "--offline": "run; errata; analyze *; clean report",
     "--limit": "run; reproduce; errata; analyze *; clean hierarcaps",
     "--json": "run; reproduce; models; tasks; datasets; errata; doctor; data prepare; data verify; data show; "
-    "clean hierarcaps; clean miniature; clean report; leaderboard *; analyze *; cache stats; cache prune",
+    "clean hierarcaps; clean miniature; clean report; leaderboard show; leaderboard build; leaderboard page; "
+    "leaderboard compare; leaderboard rank; leaderboard submit; leaderboard verify; leaderboard add; "
+    "analyze *; cache stats; cache prune",
 }
 
 
@@ -58,7 +60,11 @@ def test_a_model_is_positional_everywhere(commands):
         if any(param.metavar == "MODEL" for param in command.params if param.param_type_name == "argument")
     }
     analyses = {words for words in commands if words[0] == "analyze"}
-    assert with_models == {("run",), ("errata",), ("clean", "report"), ("cache", "export")} | analyses
+    assert (
+        with_models
+        == {("run",), ("errata",), ("clean", "report"), ("cache", "export"), ("leaderboard", "card")}
+        | analyses
+    )
 
 
 def test_every_option_says_what_it_does(commands):
