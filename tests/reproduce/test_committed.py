@@ -1,0 +1,44 @@
+"""The reproductions in leaderboard/: each table and verdict is what its JSON says, and the study is the present one."""
+
+from pathlib import Path
+
+import pytest
+
+from hierbench.reproduce import report
+from hierbench.reproduce.study import read_study
+
+FOLDERS = sorted((Path(__file__).resolve().parents[2] / "leaderboard" / "reproductions").iterdir())
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_the_table_is_that_of_the_json(folder):
+    result = report.read(folder / report.RESULT)
+    assert report.markdown(result) == (folder / report.TABLE).read_text(encoding="utf-8")
+    assert result["study"] == folder.name
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_the_figures_of_the_paper_are_the_studys(folder):
+    result, study = report.read(folder / report.RESULT), read_study(folder.name)
+    assert {row: result["measures"][row]["metrics"] for row in result["measures"]} == {
+        name: measure.metrics for name, measure in study.measures.items()
+    }
+    printed = [list(line["paper"].values()) for group in result["lines"] for line in group["lines"]]
+    assert printed == [line.paper for line in study.all_lines()]
+    assert [claim["says"] for claim in result["claims"]] == [c.says for c in study.claims for _ in c.by]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_verdicts_follow_from_the_figures(folder):
+    """The mean advantage is that of the rows' figures by seed, and the verdict that of its interval."""
+    result = report.read(folder / report.RESULT)
+    for claim in result["claims"]:
+        first, second = (
+            result["rows"][claim[side]]["figures"][claim["measure"]]["by_seed"] for side in ("better", "than")
+        )
+        sign = 1 if result["measures"][claim["measure"]]["better"] == "higher" else -1
+        by_seed = [sign * (first[seed] - second[seed]) for seed in first if seed in second]
+        assert claim["by_seed"] == pytest.approx(by_seed, abs=1e-3)
+        assert claim["advantage"] == pytest.approx(sum(by_seed) / len(by_seed), abs=1e-3)
+        told = "holds" if claim["low"] > 0 else "does not hold" if claim["high"] < 0 else "cannot be told"
+        assert claim["verdict"] == (told if len(by_seed) > 1 else "cannot be told")
