@@ -27,7 +27,7 @@ from hierbench.errors import HierbenchError
 NOUNS = {
     "run": "Measure models on tasks and print the table.",
     "train": "Train a reference model.",
-    "reproduce": "A paper's ablation in small: its rows trained, its claims judged.",
+    "reproduce": "Train a paper's ablation in small and judge its claims.",
     "models": "Model families and known checkpoints.",
     "tasks": "Tasks and suites.",
     "datasets": "Datasets: which are at hand, and how to get the others.",

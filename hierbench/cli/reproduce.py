@@ -45,7 +45,7 @@ def reproduce(
     as_list: AsList = False,
     as_json: Json = False,
 ) -> None:
-    """Reproduce a paper's ablation on the built-in world: train its rows, measure them, judge its claims.
+    """Train a paper's ablation in small and judge its claims.
 
     \b
     hierbench reproduce --list                                        the studies
