@@ -327,8 +327,13 @@ def _flattened(items: Sequence[Sequence[Any]], rows: Sequence[Sequence[int]], wh
 
 
 def kind_of(record: AnyDataset) -> str:
-    """Key of `KINDS`."""
-    return next(kind for kind, cls in KINDS.items() if isinstance(record, cls))
+    """Key of `KINDS`. Raises DataError for questions on captions, which have no prepared form."""
+    for kind, cls in KINDS.items():
+        if isinstance(record, cls):
+            return kind
+    raise DataError(
+        f"dataset {record.name} has no prepared form: it is read where it lies (--data {record.name}=DIR)"
+    )
 
 
 def annotation(record: AnyDataset) -> dict[str, list[Any]]:
