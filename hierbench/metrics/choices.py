@@ -58,8 +58,8 @@ def choice_statistic(
 ) -> bootstrap.Statistic:
     """Figures in percent (`tied`: a fraction) from columns of `choice_items`; question q is of unit `unit[q]`.
 
-    `text`, `image`, `group`, `tied`; `text_KIND` for the kinds in `shown`, NaN for one that does not occur; `macro`: the
-    mean of `text` over the kinds with at least 25 questions, or with most where none has so many.
+    `text`, `image`, `group`, `tied`; `text_KIND` for the kinds in `shown`, NaN for one that does not occur; `macro`:
+    the mean of `text` over the kinds with at least 25 questions, or with most where none has so many.
     """
     names, of_kind = np.unique(kinds, return_inverse=True)
     counted = np.bincount(of_kind) >= min(ENOUGH, int(np.bincount(of_kind).max()))
