@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from hierbench.errors import UsageError, explained
+from hierbench.files import regular_file
 
 
 def package_files(package: str, suffix: str) -> list[Path]:
@@ -27,7 +28,12 @@ def package_files(package: str, suffix: str) -> list[Path]:
 def summary(path: Path) -> str:
     """First line of a file's docstring, read without running the file."""
     try:
-        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"), path.name)) or ""
+        docstring = (
+            ast.get_docstring(
+                ast.parse(regular_file(path, "adapter file").read_text(encoding="utf-8"), path.name)
+            )
+            or ""
+        )
     except (OSError, SyntaxError, ValueError) as error:
         raise UsageError(f"adapter file {path} cannot be read as Python: {error}") from error
     return docstring.partition("\n")[0]

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hierbench.errors import OutputError, UnknownNameError
+from hierbench.errors import OutputError, UnknownNameError, one_line
 from hierbench.names import lookup
 
 if TYPE_CHECKING:
@@ -74,14 +74,10 @@ def read_layout(path: Path) -> Layout:
     from hierbench.yaml_files import read_yaml
 
     document = read_yaml(path, "table layout", OutputError)
-    columns: list[Column] = []
-    try:
-        for group in document["groups"]:
-            columns += [_column(path, group["title"], fields) for fields in group["columns"]]
-        title = document["title"]
-    except (KeyError, TypeError) as error:
-        what = f"needs title and groups, each with title and columns ({error})"
-        raise OutputError(f"table layout {path} {what}") from error
+    groups, title = document.get("groups"), document.get("title")
+    if not isinstance(title, str) or not isinstance(groups, list) or not all(map(_is_group, groups)):
+        raise OutputError(f"table layout {path} needs title and groups, each with title and columns")
+    columns = [_column(path, group["title"], fields) for group in groups for fields in group["columns"]]
     keys = [column.key for column in columns]
     if twice := next((key for key in keys if keys.count(key) > 1), None):
         raise OutputError(f"table layout {path}: {twice} stands there twice")
@@ -91,8 +87,24 @@ def read_layout(path: Path) -> Layout:
     return Layout(path.stem, title, tuple(columns), tuple(published))
 
 
-def _column(path: Path, group: str, fields: Mapping[str, Any]) -> Column:
-    over = tuple(fields.get("average_over", ()))
+def _is_group(group: Any) -> bool:
+    return (
+        isinstance(group, dict)
+        and isinstance(group.get("title"), str)
+        and isinstance(group.get("columns"), list)
+    )
+
+
+def _column(path: Path, group: str, fields: Any) -> Column:
+    texts = (
+        [fields.get(name, "") for name in ("task", "metric", "title")] if isinstance(fields, dict) else [None]
+    )
+    datasets = fields.get("average_over", []) if isinstance(fields, dict) else None
+    if not isinstance(datasets, list) or not all(isinstance(text, str) for text in [*texts, *datasets]):
+        raise OutputError(
+            f"table layout {path}: {one_line(str(fields), 80)} is no column: task, metric, title are text"
+        )
+    over = tuple(datasets)
     if odd := fields.keys() - {"task", "metric", "title", "average_over"}:
         raise OutputError(
             f"table layout {path}: a column has no {min(odd)}, but task or average_over, metric, title"

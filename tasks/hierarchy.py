@@ -97,20 +97,33 @@ class Hierarchy:
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: Classification) -> Scores:
         part = in_tree(dataset)
+        items = self.outcomes(geometry, embeddings, dataset)
+        metrics = self.statistics(items).estimates()
+        told = (*part_note(dataset, part), *notes(part))
+        return Scores(metrics, len(part.labels), items, told, self.degenerate(items))
+
+    def outcomes(
+        self, geometry: Geometry, embeddings: Embeddings, dataset: Classification
+    ) -> dict[str, dict[str, Any]]:
+        """Each image's prediction and how far off it is, as `statistics` takes them."""
+        part = in_tree(dataset)
         tree = tree_of(part)
         predicted = classify(geometry, embeddings, part)
-        images = {
-            "image_id": list(part.images.ids),
-            "label": part.labels,
-            "predicted": predicted,
-            **hierarchy_items(predicted, part.labels, tree),
-            **zero_based_items(predicted, part.labels, tree),
-            **normalised_items(part.labels, tree),
+        return {
+            "images": {
+                "image_id": list(part.images.ids),
+                "label": part.labels,
+                "predicted": predicted,
+                **hierarchy_items(predicted, part.labels, tree),
+                **zero_based_items(predicted, part.labels, tree),
+                **normalised_items(part.labels, tree),
+            }
         }
-        items: dict[str, dict[str, Any]] = {"images": images}
-        metrics = self.statistics(items).estimates()
-        same = same_answer(predicted, part.labels, metrics)
-        return Scores(metrics, len(predicted), items, (*part_note(dataset, part), *notes(part)), same)
+
+    def degenerate(self, items: Mapping[str, Any]) -> dict[str, str]:
+        """What `Scores.degenerate` says of outcomes."""
+        predicted, labels = column(items, "images", "predicted"), column(items, "images", "label")
+        return same_answer(predicted, labels, [metric.name for metric in self.spec.metrics])
 
 
 PROTOCOLS = {"hierarchy": Hierarchy.of}

@@ -122,14 +122,17 @@ class Pep:
         metrics = self.statistics(items).estimates()
         label = np.asarray(items["pairs"]["label"])
         note = f"{int(label.sum()):,} positive and {int((1 - label).sum()):,} negative pairs"
-        degenerate = {
+        definition = geometry.entailment_definition
+        return Scores(metrics, len(dataset.sample_ids), items, (note,), self.degenerate(items), definition)
+
+    def degenerate(self, items: Mapping[str, Any]) -> dict[str, str]:
+        """What `Scores.degenerate` says of outcomes: where most comparisons tie."""
+        return {
             name: why
             for contest in _Contests(items).all(self.pairs)
             if (why := contest.degenerate())
             for name in contest.names
         }
-        definition = geometry.entailment_definition
-        return Scores(metrics, len(dataset.sample_ids), items, (note,), degenerate, definition)
 
     def outcomes(
         self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChains

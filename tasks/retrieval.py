@@ -70,10 +70,21 @@ class Retrieval:
         return bootstrap.Statistics(recall_statistic(*ranks, owner, KS), tuple(ids))
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: datasets.Retrieval) -> Scores:
+        items = self.outcomes(geometry, embeddings, dataset)
+        metrics = self.statistics(items).estimates()
+        ids = dataset.images.ids
+        images, captions = embeddings.images(ids), embeddings.texts(dataset.captions)
+        degenerate = one_point(captions, "every caption", metrics) | one_point(images, "every image", metrics)
+        return Scores(metrics, len(ids), items, degenerate=degenerate)
+
+    def outcomes(
+        self, geometry: Geometry, embeddings: Embeddings, dataset: datasets.Retrieval
+    ) -> dict[str, dict[str, Any]]:
+        """The rank of each caption's image and of each image's best caption, as `statistics` takes them."""
         ids = dataset.images.ids
         images, captions = embeddings.images(ids), embeddings.texts(dataset.captions)
         caption_ranks, image_ranks, owner = retrieval_ranks(geometry, images, captions, dataset.owner)
-        items: dict[str, dict[str, Any]] = {
+        return {
             "captions": {
                 "caption": list(dataset.captions),
                 "image_id": [ids[position] for position in owner],
@@ -85,9 +96,10 @@ class Retrieval:
                 "rank": image_ranks,
             },
         }
-        metrics = self.statistics(items).estimates()
-        degenerate = one_point(captions, "every caption", metrics) | one_point(images, "every image", metrics)
-        return Scores(metrics, len(ids), items, degenerate=degenerate)
+
+    def degenerate(self, items: Mapping[str, Any]) -> dict[str, str]:
+        """What `Scores.degenerate` says of outcomes alone: ranks are sound whatever they are."""
+        return {}
 
 
 PROTOCOLS = {"retrieval": Retrieval.of}

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from hierbench.errors import DataError, OutputError, one_line
+from hierbench.files import regular_file
 from hierbench.progress import Progress, choose
 
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tbz", ".tar.xz", ".txz")
@@ -273,7 +274,7 @@ def _check_room(archive: Path, folder: Path, needed: int) -> None:
 def _kind(path: Path) -> str | None:
     """zip or tar by the first bytes; for tars from before 1988 by the name."""
     try:
-        with path.open("rb") as file:
+        with regular_file(path, "archive").open("rb") as file:
             head = file.read(512)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from hierbench.errors import OutputError
-from hierbench.files import replacing
+from hierbench.files import regular_file, replacing
 from hierbench.json_files import known_json, write_json
 
 log = logging.getLogger(__name__)
@@ -201,7 +201,7 @@ def merge(folders: Sequence[Path], into: Path) -> int:
 
 def _records(path: Path, start: int) -> tuple[list[tuple[bytes, bytes]], int]:
     """Whole records from byte `start` on, and how far they reach; a warning where a file is no file of answers."""
-    with path.open("rb") as file:
+    with regular_file(path, "answers").open("rb") as file:
         file.seek(start)
         content = file.read()
     position = 0

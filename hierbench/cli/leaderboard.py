@@ -128,8 +128,74 @@ def page(
 
 
 @app.command()
+def rank(
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="DIR", help="Folders of runs; by default the newest in runs/."),
+    ] = None,
+    layout: Layout = None,
+    columns: Columns = None,
+    each_seed: EachSeed = False,
+    as_json: Json = False,
+) -> None:
+    """Rank models: an interval for each rank, and who cannot be told apart.
+
+    The overall order (Borda's) is over the columns that concern every model, of the models that have them all.
+    """
+    from hierbench.leaderboard import ranks
+
+    found = ranks.rank(folders or [newest_run()], layout, columns or (), each_seed)
+    if as_json:
+        told = {"voting": found.voting, "silent": found.silent, "overall": _ranking(found.overall)}
+        print_json({**told, "columns": [_ranking(ranking) for ranking in found.columns]})
+        return
+    for ranking in [*found.columns, found.overall]:
+        _print_ranking(ranking, found)
+    print_text(
+        "Rank: with the interval of all ranks of its list at 95 %. Models that share a letter cannot be told apart at "
+        "the 5 % level (paired resamples of items, and seeds where there are several; Holm's correction over pairs).",
+        indent=0,
+    )
+
+
+def _ranking(ranking) -> dict:
+    from dataclasses import asdict
+
+    places = [asdict(place) for place in ranking.places]
+    column = ranking.column.key if ranking.column else None
+    return {"column": column, "places": places, "unranked": dict(ranking.unranked)}
+
+
+def _print_ranking(ranking, found) -> None:
+    from hierbench.leaderboard.cells import heading
+    from hierbench.leaderboard.tables import printed
+
+    column = ranking.column
+    title = "Overall" if column is None else f"{column.group}: {heading(column)}"
+    rows = []
+    for place in ranking.places:
+        figure = printed(column, place.value) if column else f"{100 * place.value:.0f}"
+        if place.sd is not None:
+            figure += f" ±{printed(column, place.sd)}"
+        if place.points:
+            figure += f" [{100 * place.points[0]:.0f}, {100 * place.points[1]:.0f}]"
+        interval = f"{place.low}–{place.high}" if place.low < place.high else f"{place.low}"
+        own = {"model": place.model, "figure" if column else "points": figure}
+        rows.append({**own, "rank": place.rank, "95 %": interval, "group": place.groups})
+    print(title)
+    print_listing(rows, list(rows[0]) if rows else [], empty="nobody is ranked")
+    for model, why in ranking.unranked.items():
+        print_text(f"Unranked: {model}: {why}")
+    if column is None:
+        print_text(f"Over {len(found.voting)} columns; points: the share of the other models that it beats.")
+        for key, why in found.silent.items():
+            print_text(f"Without {key}: {why}")
+    print()
+
+
+@app.command()
 def compare(
-    first: Annotated[str, typer.Argument(metavar="A", help="A model's name in the results.")],
+    first: Annotated[str, typer.Argument(metavar="A", help="A model's name in the results, or a recipe's.")],
     second: Annotated[
         str, typer.Argument(metavar="B", help="Another one, or with --against-published a row of the paper.")
     ],
@@ -138,57 +204,97 @@ def compare(
         typer.Option("--in", metavar="DIR", help="Runs to look in; by default the newest in runs/."),
     ] = None,
     layout: Layout = None,
+    columns: Columns = None,
+    every_metric: Annotated[
+        bool, option(HOW, "Every metric of the tasks, not the layout's columns alone.", "--every-metric")
+    ] = False,
     against_published: Annotated[
         bool, typer.Option("--against-published", help="B is a row of the layout's published figures.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare two models item by item."""
+    """Compare two models item by item, or two recipes by their seeds (NAME for all NAME@SEED).
+
+    Choose the metrics before looking at them: the p of each is corrected for how many there are.
+    """
     from hierbench.leaderboard import compare
 
-    way = compare.against_published if against_published else compare.compare
-    differences = way(first, second, folders or [newest_run()], layout)
+    runs = folders or [newest_run()]
+    if against_published:
+        _print_against(first, second, compare.against_published(first, second, runs, layout), as_json)
+        return
+    found = compare.compare(first, second, runs, layout, columns or (), every_metric)
+    if as_json:
+        told = {"first": first, "second": second, "seeds": found.seeds, "left_out": found.left_out}
+        entries = [_difference(entry) for entry in found.differences]
+        print_json({**told, "differences": entries, "claim": found.claim})
+        return
+    heads = ["column", "A", "B", "A - B", "95 % interval", "p", "p (Holm)", "n", "note"]
+    print_listing(
+        [_row(entry) for entry in found.differences],
+        heads if any(entry.note for entry in found.differences) else heads[:-1],
+        empty=f"no task has figures for both {first} and {second}",
+    )
+    print(f"\nA: {first}{_seeds(found.seeds[0])}. B: {second}{_seeds(found.seeds[1])}.")
+    for why in found.left_out:
+        print_text(f"Not compared: {why}")
+    if found.differences:
+        print()
+        print_text(found.claim, indent=0)
+
+
+def _print_against(model: str, row: str, differences, as_json: bool) -> None:
     if as_json:
         print_json(
-            {"first": first, "second": second, "differences": [_difference(entry) for entry in differences]}
+            {"first": model, "second": row, "differences": [_difference(entry) for entry in differences]}
         )
         return
     print_listing(
         [_row(entry) for entry in differences],
-        ["column", "A", "B", "A - B", *([] if against_published else ["95 % interval", "p"]), "n", "note"],
-        empty=f"no task has figures for both {first} and {second}",
+        ["column", "A", "B", "A - B", "n", "note"],
+        empty=f"no task has figures for both {model} and {row}",
     )
-    print(
-        f"\nA: {first}. B: {second}{' (PUBLISHED, not measured by hierbench)' if against_published else ''}."
-    )
-    if not against_published:
-        print_text("Paired bootstrap over items; p: twice the share of resamples on the rarer side of 0.")
+    print(f"\nA: {model}. B: {row} (PUBLISHED, not measured by hierbench).")
+
+
+def _seeds(count: int) -> str:
+    return f" ({count} seeds, mean ± standard deviation)" if count > 1 else ""
 
 
 def _difference(entry) -> dict:
     return {
         "column": entry.column.key, "first": entry.first, "second": entry.second, "difference": entry.difference,
-        "low": entry.low, "high": entry.high, "p": entry.p, "n": entry.n, "note": entry.note or None,
+        "low": entry.low, "high": entry.high, "p": entry.p, "p_holm": entry.adjusted, "n": entry.n,
+        "spread": entry.spread, "better": entry.better or None, "note": entry.note or None,
     }  # fmt: skip
 
 
 def _row(entry) -> dict:
-    from hierbench.leaderboard.render import heading
+    from hierbench.leaderboard.cells import heading
     from hierbench.leaderboard.tables import printed
 
     column = entry.column
     difference = printed(column, entry.difference)
     low, high = (None if bound is None else printed(column, bound) for bound in (entry.low, entry.high))
+    a, b = (
+        printed(column, value) + ("" if sd is None else f" ±{printed(column, sd)}")
+        for value, sd in zip((entry.first, entry.second), entry.spread, strict=True)
+    )
     return {
         "column": f"{column.group}: {heading(column)}",
-        "A": printed(column, entry.first),
-        "B": printed(column, entry.second),
+        "A": a,
+        "B": b,
         "A - B": f"+{difference}" if float(difference) > 0 else difference,
         "95 % interval": "" if low is None else f"[{low}, {high}]",
-        "p": "" if entry.p is None else f"{entry.p:.3f}" if entry.p else "<0.002",  # of 1,000 resamples
+        "p": _p(entry.p),
+        "p (Holm)": _p(entry.adjusted),
         "n": "" if entry.n is None else f"{entry.n:,}",
         "note": entry.note,
     }
+
+
+def _p(value: float | None) -> str:
+    return "" if value is None else "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 for _verb in (_submissions.submit, _submissions.verify, _submissions.add):

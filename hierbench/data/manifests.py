@@ -60,14 +60,15 @@ Protocol = Literal[
     "hierarcaps",
     "himo",
     "which-caption",
+    "counterfactual",
 ]
 """What can be measured on a dataset: keys of the `PROTOCOLS` of the task files."""
 
-CHAINS: tuple[Protocol, ...] = ("pep-v2", "pep-uncleaned", "hierarcaps", "himo")
+CHAINS: tuple[Protocol, ...] = ("pep-v2", "pep-uncleaned", "hierarcaps", "himo", "counterfactual")
 
 MEASURABLE: Mapping[str, tuple[Protocol, ...]] = {
-    "coco-captions": ("retrieval",),
-    "karpathy": ("retrieval",),
+    "coco-captions": ("retrieval", "counterfactual"),
+    "karpathy": ("retrieval", "counterfactual"),
     "hierarcaps": CHAINS,
     "voc2007": ("multilabel",),
     "coco-objects": ("multilabel",),
@@ -278,7 +279,7 @@ class Manifest(_Strict):
         if self.reader in TABLED and not self.layout.table:
             raise ValueError(f"layout.table: the reader {self.reader} needs the name of the captions file")
         self._counts_add_up()
-        fitting = MEASURABLE.get(self.reader, ("zero-shot", "hierarchy", "levels"))
+        fitting = MEASURABLE.get(self.reader, ("zero-shot", "hierarchy", "levels", "counterfactual"))
         if stray := [protocol for protocol in self.tasks if protocol not in fitting]:
             raise ValueError(
                 f"tasks: {stray[0]} does not apply to the reader {self.reader}, but {', '.join(fitting)}"

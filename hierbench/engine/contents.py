@@ -15,7 +15,8 @@ from pathlib import Path
 
 from hierbench.cache import cache_dir
 from hierbench.contracts import Dataset, ImageSource
-from hierbench.files import replacing
+from hierbench.errors import DataError
+from hierbench.files import regular_file, replacing
 from hierbench.progress import Progress, Quiet
 
 log = logging.getLogger(__name__)
@@ -63,8 +64,8 @@ def remembered(images: ImageSource) -> dict[str, bytes]:
     """Image id -> content id of all images, as an earlier run found them; empty where nothing is known for sure."""
     path = _path(images)
     try:
-        content = path.read_bytes() if path is not None else b""
-    except OSError:
+        content = regular_file(path).read_bytes() if path is not None else b""
+    except (OSError, DataError):
         return {}
     rows, check = content[:-BYTES], content[-BYTES:]
     if len(rows) != BYTES * len(images.ids) or hashlib.sha256(rows).digest() != check:

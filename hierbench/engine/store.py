@@ -29,7 +29,7 @@ import pyarrow as pa
 from hierbench.cache import cache_dir
 from hierbench.contracts import ModelCard
 from hierbench.errors import DataError, OutputError, one_line
-from hierbench.files import replacing, sweep
+from hierbench.files import regular_file, replacing, sweep
 from hierbench.json_files import read_json
 
 log = logging.getLogger(__name__)
@@ -244,7 +244,7 @@ class _MemorySection:
 def _read_shard(path: Path, dim: int) -> tuple[list[bytes], np.ndarray] | None:
     """Ids and mapped (rows, dim) features; None, with a warning, where the file is damaged or another's."""
     try:
-        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all().combine_chunks()
+        table = pa.ipc.open_file(_mapped(path)).read_all().combine_chunks()
         ids = table.column("id").to_pylist()
         column = table.column("feature")
         flat = column.chunk(0).flatten().to_numpy() if column.num_chunks else np.zeros(0, np.float32)
@@ -256,11 +256,15 @@ def _read_shard(path: Path, dim: int) -> tuple[list[bytes], np.ndarray] | None:
         return ids, features
     except FileNotFoundError:  # pruned by another process a moment ago
         return None
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+    except (OSError, ValueError, KeyError, TypeError, DataError, pa.ArrowException) as error:
         log.warning(
             f"embedding store: {path} is damaged ({one_line(error)}): ignored; `hierbench cache prune` removes it"
         )
         return None
+
+
+def _mapped(path: Path) -> pa.MemoryMappedFile:
+    return pa.memory_map(str(regular_file(path, "shard")))
 
 
 def _checksum(ids: Sequence[bytes], features: np.ndarray) -> int:
@@ -288,9 +292,9 @@ def _stats(folder: Path) -> SectionStats | None:
     files, rows = list(folder.glob("*.arrow")), 0
     for file in files:
         try:
-            reader = pa.ipc.open_file(pa.memory_map(str(file)))
+            reader = pa.ipc.open_file(_mapped(file))
             rows += sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
-        except (OSError, pa.ArrowException):
+        except (OSError, DataError, pa.ArrowException):
             continue  # damaged: holds no usable row
     size = sum(file.stat().st_size for file in files)
     used = (folder / "section.json").stat().st_mtime
@@ -302,7 +306,7 @@ def _section_table(section: SectionStats) -> pa.Table:
     rows: dict[bytes, tuple[str, np.ndarray]] = {}
     for path in sorted(section.folder.glob("*.arrow")):
         if (shard := _read_shard(path, section.about["dim"])) is not None:
-            labels = pa.ipc.open_file(pa.memory_map(str(path))).read_all().column("label").to_pylist()
+            labels = pa.ipc.open_file(_mapped(path)).read_all().column("label").to_pylist()
             rows.update(zip(shard[0], zip(labels, shard[1], strict=True), strict=True))
     about = {
         name: pa.array([section.about[name]] * len(rows)) for name in ("model", "kind", "dtype", "device")

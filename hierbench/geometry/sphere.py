@@ -67,7 +67,9 @@ class Sphere:
         π/2 with zero gradient where the two coincide up to rounding (2⁻¹⁹ of the norm) or `general` is the root.
         """
         dtype = _pairs.check_pair(general, specific, paired)
-        return _pairs.evaluate(_exterior_angle, _from(root, general), _from(root, specific), paired, dtype)
+        return _pairs.evaluate(
+            exterior_angle_from_root, _from(root, general), _from(root, specific), paired, dtype
+        )
 
     def half_aperture(self, points: Tensor) -> Tensor:
         """The sphere has no entailment cones: always a GeometryError."""
@@ -79,7 +81,7 @@ class Sphere:
         """max(1 − 2φ/π, 0), φ the exterior angle as seen from the root."""
         dtype = _pairs.check_pair(general, specific, paired)
         return _pairs.evaluate(
-            lambda pairs: _pairs.entailment_score(_exterior_angle(pairs)),
+            lambda pairs: _pairs.entailment_score(exterior_angle_from_root(pairs)),
             _from(root, general),
             _from(root, specific),
             paired,
@@ -105,7 +107,7 @@ def _central_angle(pairs: Polar) -> Tensor:
     return torch.atan2(_pairs.sqrt(chord2 * (1 - chord2 / 4)), 1 - chord2 / 2)
 
 
-def _exterior_angle(pairs: Polar) -> Tensor:
+def exterior_angle_from_root(pairs: Polar) -> Tensor:
     """atan2 of the sideways and outward parts of `specific` − `general`, as seen from the root.
 
     With the lengths r, s and the angle θ at the root: outward = s cos θ − r = (s − r) − s(1 − cos θ);

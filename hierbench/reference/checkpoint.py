@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from hierbench.errors import CheckpointError, UsageError, one_line
+from hierbench.files import regular_file
 from hierbench.reference.dual_encoder import DualEncoder
 from hierbench.reference.encoders import VOCABULARY
 from hierbench.reference.layouts import LAYOUTS, Layout, layout_of
@@ -142,7 +143,7 @@ def _is_torchscript(path: Path) -> bool:
 
 
 def _starts_as_pickle(path: Path) -> bool:
-    with open(path, "rb") as file:
+    with regular_file(path, "checkpoint").open("rb") as file:
         return file.read(1) == pickle.PROTO  # of pickle protocol 2 and later
 
 

@@ -61,10 +61,17 @@ def read_results(folder: str | Path) -> Results:
     folder = Path(folder)
     if not (folder / "results").is_dir():
         raise OutputError(f"no results in {folder}: give the folder that `hierbench run --out` wrote")
-    records = []
+    records: list[Record] = []
+    taken: dict[tuple[str, str], Path] = {}
     for path in sorted((folder / "results").glob("*/*.json")):
         if not path.name.startswith("."):
-            records.append(_read_record(path))
+            record = _read_record(path)
+            if other := taken.get((record.model, record.task)):
+                raise OutputError(
+                    f"{path} holds {record.task} of {record.model} a second time, after {other.name}: delete one"
+                )
+            taken[record.model, record.task] = path
+            records.append(record)
     asked = read_run(folder)
     models, tasks = (
         {name: place for place, name in enumerate(asked.get(kind, ()))} for kind in ("models", "tasks")

@@ -114,6 +114,30 @@ def test_compare(hierbench, run_folder):
     assert "+61.2" in published
 
 
+def test_rank(hierbench, run_folder):
+    done = hierbench("leaderboard", "rank", run_folder)
+    assert done.status == 0, done.err
+    assert "Classification: INet ↑" in done.out
+    assert done.out.index("first ") < done.out.index("second ")
+    assert "Overall" in done.out
+    document = json.loads(hierbench("leaderboard", "rank", run_folder, "--json").out)
+    (column,) = document["columns"]
+    assert [(place["model"], place["rank"]) for place in column["places"]] == [("first", 1), ("second", 2)]
+    assert document["voting"] == ["zero-shot/imagenet:top1"]
+
+
+def test_other_forms_gains_and_columns(hierbench, run_folder):
+    show = ["leaderboard", "show", run_folder, "--column", "zero-shot/*", "--baseline", "second"]
+    assert "+50.0" in hierbench(*show).out
+    assert r"\toprule" in hierbench(*show, "--format", "latex").out
+    assert "<b>100.0</b>" in hierbench(*show, "--format", "html").out
+    assert "| Δ first | +50.0 |" in hierbench(*show, "--format", "markdown").out
+    rows = list(csv.DictReader(hierbench(*show, "--format", "csv", "--published").out.splitlines()))
+    gains = {row["model"]: row["zero-shot/imagenet:top1 gain"] for row in rows[:2]}
+    assert gains == {"second": "", "first": "50.0"}
+    assert all("arXiv" in row["source"] for row in rows[2:])
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [

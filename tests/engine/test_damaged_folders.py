@@ -142,4 +142,4 @@ def test_a_damaged_folder_gives_a_line_or_a_table(whole, tmp_path):
 
 def test_the_whole_folder_gives_a_table_and_a_comparison(whole):
     assert [row.model for row in tables.read([whole]).rows] == ["a", "b"]
-    assert any(difference.low is not None for difference in compare.compare("a", "b", [whole]))
+    assert any(difference.low is not None for difference in compare.compare("a", "b", [whole]).differences)

@@ -9,9 +9,9 @@ from closeness import assert_same
 
 from hierbench.contracts import Geometry
 from hierbench.errors import GeometryError
-from hierbench.geometry import Lorentz, Product, Sphere, _pairs
+from hierbench.geometry import Flat, Lorentz, Product, Sphere, _pairs
 
-GEOMETRIES = [Lorentz(0.5), Sphere(), Product((Lorentz(0.5), Lorentz(2.0)))]
+GEOMETRIES = [Lorentz(0.5), Sphere(), Product((Lorentz(0.5), Lorentz(2.0))), Flat()]
 by_name = pytest.mark.parametrize("geometry", GEOMETRIES, ids=lambda geometry: geometry.name)
 
 
@@ -100,6 +100,24 @@ def test_sphere_as_seen_from_a_root():
         3 * math.pi / 4
     )
     assert Sphere().entailment(x, y, root=torch.tensor([1.0, 2.0])).item() == pytest.approx(1)
+
+
+def test_flat_space_is_what_curved_ones_tend_to():
+    """Angles, distances and radii of curvature −10⁻⁸ are those of the flat reading; a hand-worked right angle."""
+    a, b = (
+        torch.randn(5, 3, generator=torch.Generator().manual_seed(n), dtype=torch.float64) for n in (1, 2)
+    )
+    curved, flat = Lorentz(1e-8), Flat()
+    for function in ("exterior_angle", "distance", "entailment"):
+        expected = getattr(curved, function)(curved.lift(a), curved.lift(b))
+        torch.testing.assert_close(getattr(flat, function)(a, b), expected, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(flat.radius(a), curved.radius(curved.lift(a)), rtol=1e-6, atol=0)
+    one, other = torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 2.0]])
+    assert flat.exterior_angle(one, other).item() == pytest.approx(math.pi / 2)
+    assert flat.similarity(one, other).item() == -2
+    assert Flat("cosine").similarity(one, other).item() == pytest.approx(5**-0.5)
+    with pytest.raises(GeometryError, match="no entailment cones"):
+        flat.half_aperture(one)
 
 
 def test_curvature_learns():

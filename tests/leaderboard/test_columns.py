@@ -134,6 +134,9 @@ def test_a_record_without_specs_falls_back_on_the_registered_task():
         ("{metric: auc}", "needs a metric and either"),
         ("{task: pep-v2, metric: auc, average_over: [pep-v2]}", "needs a metric and either"),
         ("{task: hierarcaps, metric: recall}", "hierarcaps:recall stands there twice"),
+        ("hierarcaps", "hierarcaps is no column: task, metric, title are text"),
+        ("{task: [a], metric: recall}", "is no column: task, metric, title are text"),
+        ("{average_over: pep-v2, metric: auc}", "is no column: task, metric, title are text"),
     ],
 )
 def test_bad_layouts_give_one_line(tmp_path, line, reason):

@@ -1,34 +1,25 @@
-"""Paired comparison: differences and intervals from per-item outcomes, and what cannot be paired."""
+"""Paired comparison: differences, intervals, tests and claims from per-item outcomes, and what cannot be paired."""
+
+import json
 
 import numpy as np
 import pytest
+from outcomes import many, save, zero_shot
+from scipy import stats
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from hierbench import registry
-from hierbench.contracts import Estimate
 from hierbench.errors import OutputError, UnknownNameError
-from hierbench.leaderboard.compare import against_published, compare
+from hierbench.leaderboard import compare as comparing
+from hierbench.leaderboard.compare import against_published
 from hierbench.metrics import bootstrap, multilabel
 from hierbench.metrics.multilabel import map_statistic
-from hierbench.results import Record, write_record
-
-VERSIONS = {task.spec.name: task.spec.version for task in registry.list_tasks()}
+from hierbench.results import read_items, read_results
 
 
-def save(folder, model, task, metrics, items, **fields):
-    defaults = {
-        "task_version": VERSIONS.get(task, 1), "dataset": "d", "protocol": "released", "family": "random", "n": 40,
-        "provenance": {"dataset_fingerprint": "f" * 64, "checkpoint_sha256": model * 8},
-    }  # fmt: skip
-    metrics = {name: Estimate(value) for name, value in metrics.items()}
-    write_record(folder, Record(model=model, task=task, metrics=metrics, **{**defaults, **fields}), items)
-
-
-def zero_shot(predicted, label, ids=None):
-    ids = [f"i{k}" for k in range(len(label))] if ids is None else ids
-    return {
-        "images": {"image_id": ids, "label": label, "predicted": predicted, "correct": predicted == label}
-    }
+def compare(*names, **options):
+    """The differences alone."""
+    return list(comparing.compare(*names, **options).differences)
 
 
 @pytest.fixture
@@ -50,8 +41,11 @@ def test_accuracy(tmp_path, draws):
     paired = draws @ (hit["a"].astype(float) - hit["b"]) / 40 * 100
     assert found.difference == pytest.approx(100 * (hit["a"].mean() - hit["b"].mean()))
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(paired, [0.025, 0.975])))
-    assert found.p == pytest.approx(2 * np.mean(paired <= 0))
     assert found.low > 0
+    only = [int((hit[m] & ~hit[other]).sum()) for m, other in ("ab", "ba")]
+    exact = stats.binomtest(only[0], sum(only)).pvalue  # McNemar's exact test
+    assert found.p == pytest.approx(exact, abs=4 * np.sqrt(exact / 2000) + 1 / 2001)
+    assert found.adjusted == found.p
     (reversed_,) = compare("b", "a", [tmp_path])
     assert (reversed_.low, reversed_.high) == pytest.approx((-found.high, -found.low))
 
@@ -68,6 +62,10 @@ def test_retrieval_resamples_images_with_their_captions(tmp_path, draws):
     rng = np.random.default_rng(1)
     owner = np.repeat(np.arange(40), 2)
     rank = {m: rng.integers(1, 12, 80) for m in "ab"}
+
+    def figures(ranks):
+        return {"t2i_r5": 100 * np.mean(ranks <= 5), "i2t_r5": 100 * np.mean(ranks[::2] <= 5)}
+
     for m in "ab":
         items = {
             "captions": {
@@ -75,7 +73,7 @@ def test_retrieval_resamples_images_with_their_captions(tmp_path, draws):
             },
             "images": {"image_id": [f"i{k}" for k in range(40)], "captions": [2] * 40, "rank": rank[m][::2]},
         }  # fmt: skip
-        save(tmp_path, m, "retrieval/coco", {"t2i_r5": 100 * np.mean(rank[m] <= 5), "i2t_r5": 1.0}, items)
+        save(tmp_path, m, "retrieval/coco", figures(rank[m]), items)
     found = {entry.column.metric: entry for entry in compare("a", "b", [tmp_path])}
     gain = ((rank["a"] <= 5).astype(float) - (rank["b"] <= 5)).reshape(40, 2).sum(1)
     paired = 100 * draws @ gain / 80
@@ -83,6 +81,10 @@ def test_retrieval_resamples_images_with_their_captions(tmp_path, draws):
         tuple(np.quantile(paired, [0.025, 0.975]))
     )
     assert found["i2t_r5"].low is not None
+    test = stats.permutation_test(
+        (gain,), np.mean, permutation_type="samples", n_resamples=20_000, rng=np.random.default_rng(0)
+    )
+    assert found["t2i_r5"].p == pytest.approx(test.pvalue, abs=0.05)  # four standard errors of 2,000 draws
 
 
 def test_pep(tmp_path, draws):
@@ -113,7 +115,7 @@ def test_pep(tmp_path, draws):
         }  # fmt: skip
         figures = {"auc": roc_auc_score(label, score[m]), "ap": average_precision_score(label, score[m])}
         save(tmp_path, m, "pep-v2", figures, tables)
-    auc, ap = compare("a", "b", [tmp_path])
+    auc, ap = compare("a", "b", [tmp_path], patterns=["pep-v2:auc", "pep-v2:ap"])
     assert auc.difference == pytest.approx(
         roc_auc_score(label, score["a"]) - roc_auc_score(label, score["b"])
     )
@@ -125,7 +127,7 @@ def test_pep(tmp_path, draws):
     assert (auc.low, auc.high) == pytest.approx(tuple(np.quantile(paired, [0.025, 0.975])), abs=1e-9)
     assert 0 < auc.low < auc.difference < auc.high
     assert 0 < ap.low < ap.difference < ap.high
-    assert auc.p == 0
+    assert auc.p == 1 / 2001
 
 
 def test_means_and_kendall(tmp_path):
@@ -142,28 +144,33 @@ def test_means_and_kendall(tmp_path):
             "tau": rng.random(40),
             "ties": np.zeros(40),
         }
-        figures = {"precision": images["precision"].mean(), "recall": 0.5, "d_corr": samples["tau"].mean()}
+        figures = {
+            "precision": images["precision"].mean(),
+            "recall": images["recall"].mean(),
+            "d_corr": samples["tau"].mean(),
+        }
         save(tmp_path, m, "hierarcaps", figures, {"images": images, "samples": samples})
     found = compare("a", "b", [tmp_path])
     assert [entry.column.metric for entry in found] == ["precision", "recall", "d_corr"]
-    assert all(
-        entry.low < entry.difference < entry.high for entry in found if entry.column.metric != "recall"
-    )
+    assert all(entry.low < entry.difference < entry.high for entry in found)
 
 
 @pytest.mark.parametrize(
     ("items", "note"),
     [
         ({}, "a run kept no per-item outcomes"),
-        ({"other": {"image_id": ["i0"]}}, "the runs kept different per-item outcomes"),
+        (
+            {"other": {"image_id": ["i0"]}},
+            "the per-item outcomes have no column label in a table images: run the task again",
+        ),
         (zero_shot(np.zeros(2, int), np.zeros(2, int)), "measured on different items"),
         (zero_shot(np.zeros(3, int), np.zeros(3, int), ["i0", "i1", "x"]), "measured on different items"),
     ],
 )
 def test_what_cannot_be_paired_is_said(tmp_path, items, note):
     label = np.zeros(3, int)
-    save(tmp_path, "a", "zero-shot/imagenet", {"top1": 40.0}, zero_shot(label, label))
-    save(tmp_path, "b", "zero-shot/imagenet", {"top1": 30.0}, items)
+    save(tmp_path, "a", "zero-shot/imagenet", {"top1": 100.0}, zero_shot(label, label))
+    save(tmp_path, "b", "zero-shot/imagenet", {"top1": 90.0}, items)
     (found,) = compare("a", "b", [tmp_path])
     assert (found.difference, found.low, found.p, found.note) == (10.0, None, None, note)
 
@@ -219,7 +226,7 @@ def test_multilabel(tmp_path, draws):
     for m in "ab":
         items = {"images": {"image_id": ids, "scores": scores[m], "present": present, "ignored": ignored}}
         save(tmp_path, m, "multilabel/voc2007", multilabel(scores[m], present, ignored), items)
-    (found,) = compare("a", "b", [tmp_path], "uncha")
+    (found,) = compare("a", "b", [tmp_path], layout="uncha")
     figures = {m: map_statistic(scores[m], present, ignored)(draws)["map"] for m in "ab"}
     paired = figures["a"] - figures["b"]
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(paired, [0.025, 0.975])))
@@ -234,14 +241,14 @@ def test_all_metrics_of_a_task_are_paired_and_no_others(tmp_path, draws):
     divisors = {name: np.full(40, 4.0) for name in ("true_depth", "tie_chance", "lca_chance")}
     kept = {m: {name: rng.random(40) for name in metrics} for m in "ab"}
     for m in "ab":
+        for name in metrics:
+            if "_by_" in name:  # the error over a divisor that is 4 everywhere
+                kept[m][name] = kept[m][{"tie": "tie", "lca": "lca_symmetric"}[name[:3]]] / 4
         items = {"images": {"image_id": ids, "label": label, "predicted": label, **divisors, **kept[m]}}
         save(tmp_path, m, "hierarchy/imagenet", {name: v.mean() for name, v in kept[m].items()}, items)
-    found = {entry.column.metric: entry for entry in compare("a", "b", [tmp_path])}
+    found = {entry.column.metric: entry for entry in compare("a", "b", [tmp_path], every_metric=True)}
     assert set(found) == set(metrics)
     for name, entry in found.items():
-        if "_by_" in name:  # the error over a divisor that is 4 everywhere
-            error = {"tie": "tie", "lca": "lca_symmetric"}[name[:3]]
-            kept = {m: {**kept[m], name: kept[m][error] / 4} for m in kept}
         paired = draws @ (kept["a"][name] - kept["b"][name]) / 40
         assert (entry.low, entry.high) == pytest.approx(tuple(np.quantile(paired, [0.025, 0.975])))
 
@@ -254,3 +261,105 @@ def test_a_task_that_is_gone_or_has_another_version_is_not_paired(tmp_path):
     notes = {entry.column.task: entry.note for entry in compare("a", "b", [tmp_path])}
     assert "the task is not known here" in notes["zero-shot/gone"]
     assert "measured with version 99 of the task" in notes["zero-shot/imagenet"]
+
+
+# ------------------------------------------------------------------------------------------- permutation, Holm, claims
+
+
+def test_scores_are_exchanged_as_ranks(tmp_path):
+    """Two rankings alike in quality on scales far apart: exchanging raw scores would make any AUC of 0.5 ± 0.5."""
+    rng = np.random.default_rng(7)
+    present = rng.random((40, 2)) < 0.4
+    ids = [f"i{k}" for k in range(40)]
+    for m, scale in (("a", 1.0), ("b", 1000.0)):
+        scores = np.float32(scale * (rng.random((40, 2)) + present * 0.5))
+        items = {
+            "images": {"image_id": ids, "scores": scores, "present": present, "ignored": present & False}
+        }
+        save(tmp_path, m, "multilabel/voc2007", multilabel(scores, present, present & False), items)
+    (found,) = compare("a", "b", [tmp_path], layout="uncha")
+    both = comparing._Readings(comparing.found_in([tmp_path]))
+    exchanged = both.exchanged("a", "b", "multilabel/voc2007")["map"]
+    assert np.std(exchanged) < 2 * (found.high - found.low) / 3.92
+    assert found.p > 0.01
+
+
+def test_the_claim_names_what_is_better_and_how_far_it_reaches(tmp_path):
+    many(tmp_path, {"a": 0.2, "b": 0.0})
+    many(tmp_path, {"a": 0.0, "b": 0.0}, task="zero-shot/cifar10")
+    found = comparing.compare("a", "b", [tmp_path])
+    assert found.claim == (
+        "Of 2 metrics at the 5 % level (paired permutation of items, Holm's correction): a is better than b in 1 "
+        "(Classification INet), 1 does not tell them apart. This holds for these two checkpoints; one seed each says "
+        "nothing about how they were trained."
+    )
+    assert comparing.compare("b", "a", [tmp_path]).claim.count("a is better than b in 1") == 1
+    p = sorted(entry.p for entry in found.differences)
+    assert sorted(entry.adjusted for entry in found.differences) == [2 * p[0], max(p[1], 2 * p[0])]
+
+
+def test_recipes_are_compared_by_seeds_and_items(tmp_path):
+    many(tmp_path, {"a": 0.1, "b": 0.0}, seeds=("@1", "@2", "@3"), spread=0.005)
+    (found,) = comparing.compare("a", "b", [tmp_path]).differences
+    per_seed = {m: [r.metrics["top1"].value for r in read_results(tmp_path) if r.model[0] == m] for m in "ab"}
+    assert found.first == pytest.approx(np.mean(per_seed["a"]))
+    assert found.spread == pytest.approx([np.std(per_seed[m], ddof=1) for m in "ab"])
+    hits = {}
+    for record in read_results(tmp_path):
+        images = read_items(tmp_path, record)["images"]
+        hits.setdefault(record.model[0], []).append(images["predicted"] == images["label"])
+    gain = np.mean(hits["a"], axis=0) - np.mean(hits["b"], axis=0)
+    drawn = np.concatenate(list(bootstrap.draws(400))) @ gain / 4
+    parts = [np.var(per_seed[m], ddof=1) / 3 for m in "ab"]
+    error = np.sqrt(sum(parts) + drawn.var(ddof=1))
+    freedom = error**4 / sum(part**2 / 2 for part in parts)  # Satterthwaite
+    margin = stats.t.ppf(0.975, freedom) * error
+    assert (found.low, found.high) == pytest.approx((found.difference - margin, found.difference + margin))
+    assert found.p == pytest.approx(2 * stats.t.sf(found.difference / error, freedom))
+    assert "by 3 and 3 seeds" in comparing.compare("a", "b", [tmp_path]).claim
+    assert "nothing about how they were trained" in comparing.compare("a@1", "b@1", [tmp_path]).claim
+    assert "single seed" in comparing.compare("a", "b@2", [tmp_path]).claim
+
+
+def test_an_edited_figure_is_not_tested(tmp_path):
+    many(tmp_path, {"a": 0.1, "b": 0.0})
+    path = tmp_path / "results" / "a" / "zero-shot__imagenet.json"
+    content = json.loads(path.read_text())
+    content["metrics"]["top1"]["value"] = 99.9
+    path.write_text(json.dumps(content))
+    (found,) = comparing.compare("a", "b", [tmp_path]).differences
+    assert (found.p, found.low) == (None, None)
+    assert found.note.startswith("the recorded 99.9 of a is not the ")
+    assert "Nothing may be claimed" in comparing.compare("a", "b", [tmp_path]).claim
+
+
+def test_degenerate_figures_and_averages_are_not_tested(tmp_path):
+    many(tmp_path, {"a": 0.1}, degenerate={"top1": "every image is given the same class"})
+    many(tmp_path, {"b": 0.0})
+    (found,) = comparing.compare("a", "b", [tmp_path]).differences
+    assert (found.p, found.note) == (None, "degenerate: the figure says little")
+
+
+def test_what_only_one_has_or_what_is_not_a_number_is_left_out_with_the_reason(tmp_path):
+    many(tmp_path, {"a": 0.1, "b": 0.0})
+    many(tmp_path, {"a": 0.1}, task="zero-shot/cifar10")
+    many(tmp_path, {"a": 0.1, "b": 0.1}, task="zero-shot/stl10")
+    path = tmp_path / "results" / "b" / "zero-shot__stl10.json"
+    content = json.loads(path.read_text())
+    content["metrics"]["mean_per_class"]["value"] = None
+    path.write_text(json.dumps(content))
+    found = comparing.compare("a", "b", [tmp_path])
+    assert [entry.column.task for entry in found.differences] == ["zero-shot/imagenet"]
+    assert found.left_out == (
+        "zero-shot/cifar10: not run for this model",
+        "zero-shot/stl10:mean_per_class: the recorded figure is not a number",
+    )
+
+
+def test_a_record_that_lies_there_twice_is_refused(tmp_path):
+    many(tmp_path, {"a": 0.1, "b": 0.0})
+    path = tmp_path / "results" / "a" / "zero-shot__imagenet.json"
+    copy = path.with_name("zero-shot__imagenet (copy).json")
+    copy.write_bytes(path.read_bytes())
+    with pytest.raises(OutputError, match=r"holds zero-shot/imagenet of a a second time.*delete one"):
+        comparing.compare("a", "b", [tmp_path])

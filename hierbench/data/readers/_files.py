@@ -54,10 +54,18 @@ def subfolders(folder: Path, most: float = MANY) -> list[Path]:
     """The folders in a folder, sorted, hidden ones left out; none where there are more than `most`."""
     try:
         with os.scandir(folder) as entries:
-            found = sorted(e.name for e in entries if not e.name.startswith(".") and e.is_dir())
+            found = sorted(e.name for e in entries if not e.name.startswith(".") and is_folder(e))
     except OSError:
         return []
     return [folder / name for name in found] if len(found) <= most else []
+
+
+def is_folder(entry: os.DirEntry) -> bool:
+    """Whether an entry is a folder or a link to one; a link that leads round in a circle is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def captions_file(manifest: Manifest, folder: Path) -> Path:

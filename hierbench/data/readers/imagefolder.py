@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hierbench.data.datasets import Classification, ImageFiles
 from hierbench.data.manifests import Manifest
-from hierbench.data.readers._files import check_unicode, first_few, first_there, read_lines
+from hierbench.data.readers._files import check_unicode, first_few, first_there, is_folder, read_lines
 from hierbench.data.readers._labels import class_ids_of, classification
 from hierbench.errors import DataError
 
@@ -40,7 +40,7 @@ def read(manifest: Manifest, folder: Path) -> Classification:
 
 def read_root(manifest: Manifest, root: Path) -> Classification:
     """As `read`, for the folder that holds the class folders itself."""
-    folders = sorted(entry.name for entry in _scan(root) if entry.is_dir())
+    folders = sorted(entry.name for entry in _scan(root) if is_folder(entry))
     if not folders:
         raise DataError(
             f"dataset {manifest.name}: {root} has no class folders such as {manifest.class_ids[0]}/: "
@@ -89,9 +89,11 @@ def _root(manifest: Manifest, folder: Path, depth: int = 2) -> Path | None:
         return None
     for place in dict.fromkeys((*manifest.layout.images, *SPLITS)):
         root = folder / place
-        if root.is_dir() and any(manifest.class_for(entry.name) and entry.is_dir() for entry in _scan(root)):
+        if root.is_dir() and any(
+            manifest.class_for(entry.name) and is_folder(entry) for entry in _scan(root)
+        ):
             return root
-    below = [entry for entry in _scan(folder) if entry.is_dir()]
+    below = [entry for entry in _scan(folder) if is_folder(entry)]
     return _root(manifest, folder / below[0].name, depth - 1) if len(below) == 1 and depth else None
 
 
@@ -101,7 +103,7 @@ def _images(folder: str, prefix: str = "", above: tuple[str, ...] = ()) -> Itera
     for entry in _scan(folder):
         if entry.name.lower().endswith(SUFFIXES):
             yield prefix + entry.name
-        elif entry.is_dir() and os.path.realpath(entry.path) not in above:  # a link upwards would never end
+        elif is_folder(entry) and os.path.realpath(entry.path) not in above:  # a link upwards would never end
             yield from _images(entry.path, f"{prefix}{entry.name}/", above)
 
 

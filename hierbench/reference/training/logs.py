@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hierbench.files import replacing
+from hierbench.files import regular_file, replacing
 from hierbench.reference.training.folder import writing
 
 LINE_EVERY = 10.0  # seconds between plain lines where there is no terminal
@@ -130,7 +130,11 @@ def _kept(path: Path, start: int) -> list[bytes]:
     """Lines of a log of the steps before `start`; a line that a kill cut short is dropped."""
     if not path.exists():
         return []
-    return [line for line in path.read_bytes().splitlines(keepends=True) if -1 < _step(line) < start]
+    return [
+        line
+        for line in regular_file(path, "log").read_bytes().splitlines(keepends=True)
+        if -1 < _step(line) < start
+    ]
 
 
 def _step(line: bytes) -> int:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hierbench.errors import DataError
+from hierbench.files import regular_file
 
 MAX_EPOCHS_WITHOUT = 100  # of shards shorter than their readers are many: quickly through
 MAX_SHARDS = 1_000_000
@@ -175,7 +176,7 @@ def _members(shard: str, tally: Counter) -> Iterator[dict[str, Any]]:
         tally["damaged member"] += 1
         return True
 
-    with open(shard, "rb") as file:
+    with regular_file(Path(shard), "shard").open("rb") as file:
         try:
             files = ({**member, "__url__": shard} for member in tar_file_iterator(file, handler=count))
             yield from group_by_keys(files, handler=count)

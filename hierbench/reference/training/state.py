@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from hierbench.errors import OutputError
-from hierbench.files import sync, temporary_name
+from hierbench.errors import OutputError, one_line
+from hierbench.files import regular_file, sync, temporary_name
 
 
 def save(run: Path, step: int, weights: dict[str, Tensor], state: dict[str, Any], *, keep: int) -> Path:
@@ -65,9 +65,10 @@ def saved(run: Path) -> list[Path]:
 
 def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Weights and state of a checkpoint folder. Raises OutputError for a damaged one."""
+    weights, state = folder / "model.safetensors", folder / "state.pt"
     try:
-        return load_file(folder / "model.safetensors"), torch.load(folder / "state.pt", weights_only=True)
-    except Exception as error:
+        return load_file(regular_file(weights)), torch.load(regular_file(state), weights_only=True)
+    except Exception as error:  # torch raises nearly anything
         raise OutputError(
-            f"checkpoint {folder} cannot be read, remove it to resume from an older one: {error}"
+            f"checkpoint {folder} cannot be read, remove it to resume from an older one: {one_line(error)}"
         ) from error
