@@ -43,9 +43,9 @@ def choice_items(scores: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
     table = {name: np.zeros(len(scores)) for name in ("text", "image", "group", "tied")}
     for row, score in enumerate(scores):
         k = len(score)
-        own, lead = np.diag(score), ~np.eye(*score.shape, dtype=bool)
-        others = [np.max(score[i], where=lead[i], initial=-np.inf) for i in range(k)]
-        rivals = [np.max(score[:, i], where=lead[:, i], initial=-np.inf) for i in range(k)]
+        own = np.diag(score)
+        others = [np.delete(score[i], i).max(initial=-np.inf) for i in range(k)]
+        rivals = [np.delete(score[:, i], i).max(initial=-np.inf) for i in range(k)]
         table["text"][row] = np.all(own > others)
         table["image"][row] = np.all(own > rivals) if k > 1 else np.nan
         table["group"][row] = np.all(own > others) and np.all(own > rivals) if k > 1 else np.nan

@@ -66,8 +66,8 @@ def read(manifest: Manifest, folder: Path) -> CaptionChoices:
         where = f"captions file {path}, question {number}"
         if not isinstance(entry, dict) or not all(isinstance(entry.get(field), str) for field in TEXT):
             raise DataError(f"{where}: it needs {', '.join(TEXT)}")
-        box = [entry.get(field) for field in BOX]
-        if not all(isinstance(side, int) for side in box) or min(box[2:]) < 1:
+        box = [side for field in BOX if isinstance(side := entry.get(field), int)]
+        if len(box) < len(BOX) or min(box[2:]) < 1:
             raise DataError(f"{where}: it needs {', '.join(BOX)}, whole numbers, and a box with a size")
         name, true, false = (entry[field] for field in TEXT)
         image = f"{name}#{','.join(map(str, box))}"
