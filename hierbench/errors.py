@@ -2,9 +2,16 @@
 
 import re
 
+LONGEST = 2000
+"""Characters of a message."""
+
 
 class HierbenchError(Exception):
     """Base of all errors that end a command with status 2 and one line instead of a traceback."""
+
+    def __str__(self) -> str:
+        text = super().__str__()  # which may quote a file without line breaks
+        return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 class UsageError(HierbenchError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -271,10 +271,10 @@ def _surely_better(contest: _Contest) -> np.ndarray:
     """
     share = np.where(contest.seeds > 1, contest.seed_variance**2 / np.maximum(contest.seeds - 1, 1), 0.0)
     signed = contest.values if contest.column.better == "higher" else -contest.values
-    return _told_apart(signed, contest.drawn, share)
+    return told_apart(signed, contest.drawn, share)
 
 
-def _told_apart(values: np.ndarray, drawn: np.ndarray, share: np.ndarray) -> np.ndarray:
+def told_apart(values: np.ndarray, drawn: np.ndarray, share: np.ndarray) -> np.ndarray:
     """(M, M) bool: whose value (M,), the larger the better, is surely larger than whose, by resamples (M, R).
 
     `share` (M,): the squared variance over seeds by its degrees of freedom, 0 where there are no seeds.
@@ -304,23 +304,30 @@ def letter_groups(better: np.ndarray, order: Sequence[int]) -> list[str]:
 
     `better` (M, M); `order`: models best first. A letter is a largest set of models of which no two can be told apart.
     """
-    apart = better | better.T
-    groups: list[set[int]] = [set(order)]
-    for first in order:
-        for second in order:
-            if not apart[first, second]:
-                continue
-            split = []
-            for group in groups:
-                split += [group - {first}, group - {second}] if {first, second} <= group else [group]
-            groups = [one for one in split if not any(one < other for other in split)]
-            groups = [one for place, one in enumerate(groups) if one not in groups[:place]]
+    alike = ~(better | better.T)
+    neighbours = [set(np.flatnonzero(alike[model]).tolist()) - {model} for model in range(len(order))]
+    groups = list(_cliques(set(), set(order), set(), neighbours))
     position = {model: place for place, model in enumerate(order)}
     groups.sort(key=lambda group: sorted(position[model] for model in group))
     return [
         "".join(_letter(number) for number, group in enumerate(groups) if model in group)
         for model in range(len(order))
     ]
+
+
+def _cliques(
+    own: set[int], candidates: set[int], done: set[int], neighbours: Sequence[set[int]]
+) -> Iterator[set[int]]:
+    """Every largest set of mutual neighbours (Bron and Kerbosch, 1973, with pivots)."""
+    if not candidates and not done:
+        yield own
+        return
+    pivot = max(candidates | done, key=lambda model: len(neighbours[model] & candidates))
+    for model in candidates - neighbours[pivot]:
+        near = neighbours[model]
+        yield from _cliques(own | {model}, candidates & near, done & near, neighbours)
+        candidates = candidates - {model}
+        done = done | {model}
 
 
 def _letter(number: int) -> str:
@@ -379,7 +386,7 @@ def _borda(
     names: Sequence[str], points: np.ndarray, drawn: np.ndarray, unranked: Mapping[str, str]
 ) -> Ranking:
     """Points with percentile intervals; intervals of the rank from differences of points on the same resamples."""
-    better = _told_apart(points, drawn, np.zeros(len(names)))
+    better = told_apart(points, drawn, np.zeros(len(names)))
     low, high = np.quantile(drawn, [(1 - bootstrap.LEVEL) / 2, (1 + bootstrap.LEVEL) / 2], axis=1)
     order = sorted(range(len(names)), key=lambda k: (-points[k], names[k]))
     letters = letter_groups(better, order)

@@ -9,17 +9,18 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from hierbench.contracts import Embeddings, Geometry
 from hierbench.data.datasets import CaptionChains, Classification, Retrieval
 from hierbench.errors import DataError, GeometryError
-from hierbench.geometry import Flat
 from hierbench.tasks._trees import in_tree, tree_of
+
+if TYPE_CHECKING:  # that a record stands is known without torch
+    from torch import Tensor
 
 SEED = "hierbench.tasks.counterfactual"
 POOL_LEVEL = -1  # of captions that stand in a pool of negatives alone
@@ -37,12 +38,12 @@ class Reading:
     told: str  # in sentences: "with …"
     # radii (n,), levels (n,) -> new radii; None leaves them
     radii: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
-    geometry: Geometry | None = None  # in place of the model's
+    geometry: Callable[[], Geometry] | None = None  # in place of the model's
 
     def of(self, geometry: Geometry, embeddings: Embeddings, items: Items) -> tuple[Geometry, Embeddings]:
         """What the task is scored on. Raises GeometryError where radii do not follow tangents."""
         if self.radii is None:
-            return self.geometry or geometry, embeddings
+            return self.geometry() if self.geometry is not None else geometry, embeddings
         ids = embeddings.requests.images
         images = _stretched(geometry, embeddings.images(ids)[:, None], np.zeros(len(ids)), self.radii)[:, 0]
         texts = _stretched_texts(geometry, embeddings, items, self.radii)
@@ -98,19 +99,28 @@ def _generator() -> np.random.Generator:
     return np.random.default_rng(zlib.crc32(SEED.encode()))
 
 
+def _flat(by: Literal["cosine", "euclidean"]) -> Geometry:
+    from hierbench.geometry import Flat
+
+    return Flat(by)
+
+
 EQUALISED = Reading("equalised", "radii equal", "all radii set to their median", _equal)
 SHUFFLED = Reading("shuffled", "radii shuffled", "the radii shuffled", _permuted)
 WITHIN = Reading(
     "shuffled_within", "shuffled within levels", "the radii shuffled within each level", _permuted_within
 )
 FLAT_COSINE = Reading(
-    "flat_cosine", "flat, cosine", "the tangent features compared by cosine", geometry=Flat("cosine")
+    "flat_cosine",
+    "flat, cosine",
+    "the tangent features compared by cosine",
+    geometry=partial(_flat, "cosine"),
 )
 FLAT_EUCLIDEAN = Reading(
     "flat_euclidean",
     "flat, Euclidean",
     "the tangent features compared by Euclidean distance",
-    geometry=Flat("euclidean"),
+    geometry=partial(_flat, "euclidean"),
 )
 READINGS = (EQUALISED, SHUFFLED, WITHIN, FLAT_COSINE, FLAT_EUCLIDEAN)
 
@@ -156,6 +166,8 @@ def _stretched(
     before = _radii(geometry, tangents)
     target = change(before, levels)
     factor = np.where(before > 0, target / np.where(before > 0, before, 1), 1)
+    import torch
+
     out = (tangents.double() * torch.from_numpy(factor)[:, None, None]).to(tangents.dtype)
     after = _radii(geometry, out)
     if not np.allclose(after[before > 0], target[before > 0], rtol=1e-3, atol=1e-6):

@@ -30,7 +30,9 @@ def column(items: Mapping[str, Any], table: str, name: str) -> np.ndarray:
         raise OutputError(
             f"the per-item outcomes have no column {name} in a table {table}: run the task again"
         ) from None
-    array = np.array(values)  # a copy: pandas hands out read-only views, torch would complain
+    strings = len(values) and isinstance(values[0], str)
+    # A copy: pandas hands out read-only views, torch would complain. Of strings no table as wide as the longest.
+    array = np.array(values, object) if strings else np.array(values)
     lists = array.dtype == object and len(array) and isinstance(array[0], np.ndarray)
     return np.stack(list(array)) if lists else array
 

@@ -107,7 +107,13 @@ class Counterfactual:
             }
             return figures | differences
 
-        return bootstrap.Statistics(statistic, found[MODEL].units)
+        degenerate = {
+            metric if name == MODEL else f"{name}_{metric}": why
+            for name, part in found.items()
+            for metric, why in part.degenerate.items()
+            if metric in names
+        }
+        return bootstrap.Statistics(statistic, found[MODEL].units, degenerate=degenerate)
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: Any) -> Scores:
         inner, levelled = self._inner, items_of(dataset)
@@ -119,16 +125,9 @@ class Counterfactual:
         }
         statistics = self.statistics(items)
         metrics = statistics.estimates()
-        names = {figure.name for figure in self._figures}
-        degenerate = {
-            metric if name == MODEL else f"{name}_{metric}": why
-            for name, found in whole.items()
-            for metric, why in inner.degenerate(found).items()
-            if metric in names
-        }
         notes = tuple(self.sentence(reading, metrics) for reading in self.readings)
         definition = geometry.entailment_definition if self.kind.startswith("pep") else ""
-        return Scores(metrics, len(statistics.units), items, notes, degenerate, definition)
+        return Scores(metrics, len(statistics.units), items, notes, statistics.degenerate, definition)
 
     def sentence(self, reading: Reading, metrics: Mapping[str, Estimate]) -> str:
         """What a reading does to the headline figure, and what its interval allows to say."""

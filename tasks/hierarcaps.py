@@ -79,7 +79,8 @@ class HierarCaps:
             bootstrap.means({"d_corr": column(items, "samples", "tau")}, owner),
             bootstrap.means({"tied": column(items, "samples", "ties")}, owner),
         )
-        return bootstrap.Statistics(statistic, tuple(ids))
+        tied = float(column(items, "samples", "ties").mean())
+        return bootstrap.Statistics(statistic, tuple(ids), degenerate=self._degenerate(tied))
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChains) -> Scores:
         ids = dataset.images.ids
@@ -103,8 +104,8 @@ class HierarCaps:
                 **{f"radius_l{level}": outcome.radius[:, level - 1] for level in (1, 2, 3, 4)},
             },
         }
-        metrics = self.statistics(items).estimates()
-        return Scores(metrics, len(ids), items, degenerate=self._degenerate(metrics["tied"].value))
+        found = self.statistics(items)
+        return Scores(found.estimates(), len(ids), items, degenerate=found.degenerate)
 
     def _degenerate(self, tied: float) -> dict[str, str]:
         if tied <= TIED:

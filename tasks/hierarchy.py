@@ -93,14 +93,16 @@ class Hierarchy:
         outcomes = {metric.name: column(items, "images", metric.name) for metric in METRICS}
         parts = {name: column(items, "images", name) for name in ("true_depth", "tie_chance", "lca_chance")}
         statistic = bootstrap.together(bootstrap.means(outcomes), normalised_statistic(outcomes | parts))
-        return bootstrap.Statistics(statistic, tuple(column(items, "images", "image_id")))
+        answers = column(items, "images", "predicted"), column(items, "images", "label")
+        same = same_answer(*answers, (metric.name for metric in self.spec.metrics))
+        return bootstrap.Statistics(statistic, tuple(column(items, "images", "image_id")), degenerate=same)
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: Classification) -> Scores:
         part = in_tree(dataset)
         items = self.outcomes(geometry, embeddings, dataset)
-        metrics = self.statistics(items).estimates()
+        found = self.statistics(items)
         told = (*part_note(dataset, part), *notes(part))
-        return Scores(metrics, len(part.labels), items, told, self.degenerate(items))
+        return Scores(found.estimates(), len(part.labels), items, told, found.degenerate)
 
     def outcomes(
         self, geometry: Geometry, embeddings: Embeddings, dataset: Classification
@@ -119,11 +121,6 @@ class Hierarchy:
                 **normalised_items(part.labels, tree),
             }
         }
-
-    def degenerate(self, items: Mapping[str, Any]) -> dict[str, str]:
-        """What `Scores.degenerate` says of outcomes."""
-        predicted, labels = column(items, "images", "predicted"), column(items, "images", "label")
-        return same_answer(predicted, labels, [metric.name for metric in self.spec.metrics])
 
 
 PROTOCOLS = {"hierarchy": Hierarchy.of}

@@ -100,7 +100,9 @@ class Levels:
         names = [*ITEMS, *(f"{side}_{key}" for key in self.keys for side in ("right", "leaf_right"))]
         outcomes = {name: column(items, "images", name) for name in names}
         ids = tuple(column(items, "images", "image_id"))
-        return bootstrap.Statistics(level_statistic(self.keys, outcomes), ids)
+        answers = column(items, "images", "predicted"), column(items, "images", "label")
+        same = same_answer(*answers, (metric.name for metric in self.spec.metrics))
+        return bootstrap.Statistics(level_statistic(self.keys, outcomes), ids, degenerate=same)
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: Classification) -> Scores:
         part = in_tree(dataset)
@@ -126,9 +128,9 @@ class Levels:
             "mta": (cut == cuts[:, part.labels]).mean(0),
         }
         items: dict[str, dict[str, Any]] = {"images": images}
-        metrics = self.statistics(items).estimates()
+        found = self.statistics(items)
         said = (*part_note(dataset, part), *notes(part), *_shared_names(part, levels, inner))
-        return Scores(metrics, len(leaf), items, said, same_answer(leaf, part.labels, metrics))
+        return Scores(found.estimates(), len(leaf), items, said, found.degenerate)
 
 
 def _inner_names(dataset: Classification, levels: taxonomy.Levels) -> tuple[str, ...]:

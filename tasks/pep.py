@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -112,27 +112,15 @@ class Pep:
         return EmbeddingRequests.of(dataset.images.ids, [*([ROOT] if self.radial else []), *captions, *pool])
 
     def statistics(self, items: Mapping[str, Any]) -> bootstrap.Statistics:
-        contests = _Contests(items)
-        found = [contest.statistic for contest in contests.all(self.pairs)]
-        fixed = {**ties(contests.score), "tied_fraction": contests.headline().tied}
-        return bootstrap.Statistics(_with_gains(found), contests.images, fixed)
+        return _statistics(*_contests(items, self.pairs))
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChains) -> Scores:
         items = self.outcomes(geometry, embeddings, dataset)
-        metrics = self.statistics(items).estimates()
+        found = self.statistics(items)
         label = np.asarray(items["pairs"]["label"])
         note = f"{int(label.sum()):,} positive and {int((1 - label).sum()):,} negative pairs"
-        definition = geometry.entailment_definition
-        return Scores(metrics, len(dataset.sample_ids), items, (note,), self.degenerate(items), definition)
-
-    def degenerate(self, items: Mapping[str, Any]) -> dict[str, str]:
-        """What `Scores.degenerate` says of outcomes: where most comparisons tie."""
-        return {
-            name: why
-            for contest in _Contests(items).all(self.pairs)
-            if (why := contest.degenerate())
-            for name in contest.names
-        }
+        definition, n = geometry.entailment_definition, len(dataset.sample_ids)
+        return Scores(found.estimates(), n, items, (note,), found.degenerate, definition)
 
     def outcomes(
         self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChains
@@ -241,7 +229,7 @@ class _Contest:
             return ("auc", "ap", "auc_gain", "ap_gain")
         return (f"auc_{self.group}", f"ap_{self.group}")
 
-    @property
+    @cached_property
     def tied(self) -> float:
         """Share of the comparisons of a positive with a negative that tie."""
         return tied_fraction(self.positive, self.negative)
@@ -319,6 +307,23 @@ class _Contests:
     def _units(self, table: str, rows: np.ndarray) -> np.ndarray:
         samples = column(self.items, table, "sample_id")[rows]
         return positions([self.image_of.get(sample) for sample in samples], self.images)
+
+
+def _contests(items: Mapping[str, Any], pairs: PairList) -> tuple[_Contests, list[_Contest]]:
+    tables = _Contests(items)
+    return tables, list(tables.all(pairs))
+
+
+def _statistics(tables: _Contests, contests: Sequence[_Contest]) -> bootstrap.Statistics:
+    """All figures; the headline's contest is the first."""
+    fixed = {**ties(tables.score), "tied_fraction": contests[0].tied}
+    found = _with_gains([contest.statistic for contest in contests])
+    return bootstrap.Statistics(found, tables.images, fixed, _degenerate(contests))
+
+
+def _degenerate(contests: Sequence[_Contest]) -> dict[str, str]:
+    found = ((contest, contest.degenerate()) for contest in contests)
+    return {name: why for contest, why in found if why for name in contest.names}
 
 
 def _with_gains(statistics: Sequence[bootstrap.Statistic]) -> bootstrap.Statistic:

@@ -97,9 +97,5 @@ class Retrieval:
             },
         }
 
-    def degenerate(self, items: Mapping[str, Any]) -> dict[str, str]:
-        """What `Scores.degenerate` says of outcomes alone: ranks are sound whatever they are."""
-        return {}
-
 
 PROTOCOLS = {"retrieval": Retrieval.of}

@@ -62,7 +62,8 @@ class ZeroShot:
         label, predicted = column(items, "images", "label"), column(items, "images", "predicted")
         classes = int(max(label.max(), predicted.max())) + 1  # any others would count nowhere
         statistic = accuracy_statistic(predicted, label, classes, self.protocol)
-        return bootstrap.Statistics(statistic, tuple(column(items, "images", "image_id")))
+        same = same_answer(predicted, label, (metric.name for metric in self.spec.metrics))
+        return bootstrap.Statistics(statistic, tuple(column(items, "images", "image_id")), degenerate=same)
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: Classification) -> Scores:
         predicted = classify(geometry, embeddings, dataset)
@@ -73,9 +74,8 @@ class ZeroShot:
             "correct": predicted == dataset.labels,
         }
         items: dict[str, dict[str, Any]] = {"images": images}
-        metrics = self.statistics(items).estimates()
-        same = same_answer(predicted, dataset.labels, metrics)
-        return Scores(metrics, len(dataset.labels), items, notes(dataset), same)
+        found = self.statistics(items)
+        return Scores(found.estimates(), len(dataset.labels), items, notes(dataset), found.degenerate)
 
 
 def classify(geometry: Geometry, embeddings: Embeddings, dataset: Classification) -> np.ndarray:

@@ -51,6 +51,7 @@ def _of(name: str, command: Command, folder: Path, kills: int) -> Iterator[Told]
     inputs = folder / "inputs"
     inputs.mkdir(parents=True)
     command.inputs(inputs)
+    os.environ["HIERBENCH_CACHE"] = str(folder / "cache")
     command.act(inputs, folder / "straight" / "out")  # here, so that the forked have all imported
     straight = command.result(folder / "straight" / "out")
     begun = time.monotonic()
@@ -129,7 +130,7 @@ def _disk(at: Path, kib: int) -> Iterator[Callable[[], None] | None]:
         yield None
         return
     try:
-        yield lambda: subprocess.run(["mount", "-o", "remount,rw,size=64m", str(at)], check=True) and None
+        yield lambda: subprocess.run(["mount", "-o", "remount,rw,size=512m", str(at)], check=True) and None
     finally:
         subprocess.run(["umount", "-l", str(at)], check=True)
 

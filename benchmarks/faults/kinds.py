@@ -92,6 +92,12 @@ def _train(folder: Path) -> None:
     from hierbench.reference.training.launch import launch
 
     config = resolve(folder / "config.yaml")
+    if _is_quick(config):
+        launch(config, folder / "out", device="cpu")
+
+
+def _is_quick(config: Any) -> bool:
+    """Whether training as a config says takes a moment."""
     model, data, train = config.model, config.data, config.train
     sizes = model.vision_sizes
     weights = sizes.get("embed_dim", 384) ** 2 * sizes.get("depth", 12) * (8 + 4 * sizes.get("mlp_ratio", 4))
@@ -102,10 +108,8 @@ def _train(folder: Path) -> None:
         max(weights, layers * width**2, pixels * sizes.get("depth", 12), train.steps * 1e6, patches * 1e4)
         > 8e6
     ):
-        return
-    if train.compile or data.workers > 2 or model.embed_dim > 512:
-        return
-    launch(config, folder / "out", device="cpu")
+        return False
+    return not train.compile and data.workers <= 2 and model.embed_dim <= 512
 
 
 def _training_folder(folder: Path) -> None:
@@ -121,7 +125,9 @@ def _resume(folder: Path) -> None:
     from hierbench.reference.configuration import resolve
     from hierbench.reference.training.launch import launch
 
-    launch(resolve(folder / "run" / "config.yaml"), folder / "run", device="cpu", resume=True)
+    config = resolve(folder / "run" / "config.yaml")
+    if _is_quick(config):
+        launch(config, folder / "run", device="cpu", resume=True)
 
 
 def _raw_tar(folder: Path) -> None:

@@ -101,7 +101,7 @@ class Answers:
             self._known.setdefault(key, content)
 
     def add(self, keys: Sequence[bytes], contents: Sequence[bytes]) -> None:
-        """Keep answers; they are on disk when this returns. Raises OutputError."""
+        """Keep answers: no kill of this process loses them now, a power cut may. Raises OutputError."""
         records = b"".join(
             (record := _FRAME.pack(key, len(content)) + content) + _CRC.pack(zlib.crc32(record))
             for key, content in zip(keys, contents, strict=True)

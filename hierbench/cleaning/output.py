@@ -43,8 +43,7 @@ def write(outcome: Outcome, out: Path, progress: Progress | None = None) -> dict
     """Write everything; returns the manifest. The same answers and rules give the same bytes. Raises OutputError."""
     check_apart(outcome.source, out)
     try:
-        for folder in (out, out / IMAGES):
-            sweep(folder, ".*.tmp")  # what killed processes have left half-written
+        sweep(out)  # what killed processes have left half-written, here and among the answers
         before = _selection(out) if (out / MANIFEST).exists() else None  # None: nothing finished lies here
         earlier = _split_images(out)
         (out / MANIFEST).unlink(missing_ok=True)  # from here on, the folder is not of one piece

@@ -27,6 +27,7 @@ from hierbench.errors import HierbenchError
 NOUNS = {
     "run": "Measure models on tasks and print the table.",
     "train": "Train a reference model.",
+    "reproduce": "Train a paper's ablation in small and judge its claims.",
     "models": "Model families and known checkpoints.",
     "tasks": "Tasks and suites.",
     "datasets": "Datasets: which are at hand, and how to get the others.",
@@ -67,7 +68,15 @@ class Root(Group):
             formatter.write_dl(list(NOUNS.items()))
 
 
-app = new_app("Hierarchy-aware evaluation of hyperbolic and Euclidean vision-language models.", cls=Root)
+COMPLETING = "_HIERBENCH_COMPLETE"  # set by the shell that asks what may come next
+
+app = new_app(
+    "Hierarchy-aware evaluation of hyperbolic and Euclidean vision-language models.\n\n"
+    "`--install-completion` teaches your shell the commands and their options.",
+    cls=Root,
+    completion=COMPLETING in os.environ or any(word.endswith("-completion") for word in sys.argv[1:2]),
+)  # typer's options for it load pydantic: not for each command that is typed
+
 
 _OptionProblem: Any = typer.BadParameter.__base__
 """What typer raises for options it makes no sense of; it exports this subclass of it alone."""
@@ -107,6 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(words: Sequence[str], debug: bool) -> int:
     """Run one command; returns the exit status. Everything that goes wrong ends in one line on stderr."""
+    if COMPLETING in os.environ or words[0] in ("--install-completion", "--show-completion"):
+        app(words, prog_name="hierbench")  # typer's own, which ends the program itself
     try:
         status = app(words, prog_name="hierbench", standalone_mode=False)
         sys.stdout.flush()

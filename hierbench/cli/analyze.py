@@ -128,7 +128,9 @@ def traversal(
     captions: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Captions to meet, one a line, instead of the dataset's.")
     ] = None,
-    steps: Annotated[int, typer.Option(metavar="N", min=2, help="Points between image and root.")] = 50,
+    steps: Annotated[
+        int, typer.Option(metavar="N", min=2, help="How many steps (points between image and root).")
+    ] = 50,
     all_captions: Annotated[
         bool, typer.Option("--all-captions", help="Also captions whose cone does not hold the point.")
     ] = False,

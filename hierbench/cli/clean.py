@@ -61,6 +61,14 @@ class Backend(StrEnum):
     oracle = "oracle"
 
 
+APPLY = {
+    (Backend.server,): ("base_url", "concurrency", "timeout", "retries"),
+    (Backend.transformers,): ("batch_size",),
+    (Backend.transformers, Backend.adapter): ("device", "dtype"),
+    (Backend.adapter,): ("adapter",),
+}
+"""What only some backends have a use for."""
+
 BACKENDS = "transformers, server, adapter; for the miniature oracle, which knows the truth."
 WHO, RULES = "Who plays the roles", "What is kept"
 
@@ -109,7 +117,7 @@ NoProbe = Annotated[
 
 @app.command()
 def hierarcaps(
-    out: Out, data: Data = None, data_dir: DataDir = None,
+    context: typer.Context, out: Out, data: Data = None, data_dir: DataDir = None,
     limit: Limit = None,
     backend: Annotated[Backend, option(WHO, BACKENDS, metavar="NAME")] = Backend.transformers,
     verifier: Role = None, embedder: Role = None, reranker: Role = None, adapter: Adapter = None,
@@ -131,12 +139,13 @@ def hierarcaps(
 
     _clean(
         partial(sources.hierarcaps, locations(data, data_dir), limit), _labelled_by_itself,
-        **_common(locals()),
+        **_common(context, locals()),
     )  # fmt: skip
 
 
 @app.command()
 def miniature(
+    context: typer.Context,
     out: Out,
     count: Count = 400,
     share: Annotated[float, option(WHAT, "Share of them with a planted fault.", metavar="P")] = 0.3,
@@ -161,7 +170,7 @@ def miniature(
     _clean(
         partial(sources.miniature, count, share, seed),
         _labelled_miniature,
-        **_common(locals()),
+        **_common(context, locals()),
     )
 
 
@@ -228,8 +237,16 @@ def report(
 # --------------------------------------------------------------------------------------------------- what is common
 
 
-def _common(options: dict[str, Any]) -> dict[str, Any]:
-    """Of a command's arguments those that `_clean` takes."""
+def _common(context: typer.Context, options: dict[str, Any]) -> dict[str, Any]:
+    """Of a command's arguments those that `_clean` takes. UsageError for one that the backend has no use for."""
+    for backends, names in APPLY.items():
+        for name in names:
+            given = getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+            if given and options["backend"] not in backends:
+                raise UsageError(
+                    f"--{name.replace('_', '-')} has no effect with --backend {options['backend'].value}: "
+                    f"it is of {' and '.join(backend.value for backend in backends)}"
+                )
     return {name: options[name] for name in inspect.signature(_clean).parameters if name in options}
 
 

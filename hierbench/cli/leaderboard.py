@@ -51,6 +51,10 @@ Columns = Annotated[
         metavar="NAME",
     ),
 ]
+Folders = Annotated[
+    list[Path] | None,
+    typer.Option("--in", metavar="DIR", help="Runs to look in; by default the newest in runs/."),
+]
 EachSeed = Annotated[
     bool,
     option(HOW, "A row for each NAME@SEED (default: one for all, mean ± standard deviation).", "--each-seed"),
@@ -128,6 +132,22 @@ def page(
 
 
 @app.command()
+def card(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model's name in the results.")],
+    folders: Folders = None,
+    layout: Layout = None,
+    as_json: Json = False,
+) -> None:
+    """Print a model's results as a card: Markdown with Hugging Face's model-index; --json: that block alone."""
+    from hierbench.leaderboard import cards
+
+    if as_json:
+        print_json(cards.index(model, folders or [newest_run()]))
+        return
+    print(cards.card(model, folders or [newest_run()], layout), end="")
+
+
+@app.command()
 def rank(
     folders: Annotated[
         list[Path] | None,
@@ -199,10 +219,7 @@ def compare(
     second: Annotated[
         str, typer.Argument(metavar="B", help="Another one, or with --against-published a row of the paper.")
     ],
-    folders: Annotated[
-        list[Path] | None,
-        typer.Option("--in", metavar="DIR", help="Runs to look in; by default the newest in runs/."),
-    ] = None,
+    folders: Folders = None,
     layout: Layout = None,
     columns: Columns = None,
     every_metric: Annotated[

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from hierbench.cli._shared import (
     Interrupted,
+    complain,
     data_paths,
     existing_folder,
     missing_data,
@@ -27,6 +28,7 @@ from hierbench.cli._shared import (
 from hierbench.cli.options import (
     HOW,
     WHAT,
+    WHERE,
     Adapter,
     BatchSize,
     Checkpoint,
@@ -54,7 +56,21 @@ from hierbench.cli.options import (
     option,
     out_option,
 )
+from hierbench.cli.telling import telling
 from hierbench.errors import UsageError
+
+Suite = Annotated[str | None, option(WHAT, "A set of tasks (default: argent).", metavar="NAME")]
+Tasks = Annotated[list[str] | None, option(WHAT, "A task, instead of a suite; repeatable.", metavar="NAME")]
+NewRun = Annotated[Path | None, out_option("runs/TIME")]
+Compile = Annotated[bool, option(HOW, "Compile the image encoder.", "--compile")]
+Retrain = Annotated[bool, option(WHAT, "Train the built-in models first, on this machine.", "--retrain")]
+QuietRun = Annotated[
+    bool, option(WHERE, "Print the table, and nothing but errors beside it.", "-q", "--quiet")
+]
+LogFile = Annotated[
+    Path | None,
+    option(WHERE, "Add what is told on the way to a file, with times.", "--log-file", metavar="FILE"),
+]
 
 
 def run(
@@ -62,16 +78,14 @@ def run(
     family: Family = None,
     checkpoint: Checkpoint = None,
     name: Name = None,
-    suite: Annotated[str | None, option(WHAT, "A set of tasks (default: argent).", metavar="NAME")] = None,
-    task: Annotated[
-        list[str] | None, option(WHAT, "A task, instead of a suite; repeatable.", metavar="NAME")
-    ] = None,
+    suite: Suite = None,
+    task: Tasks = None,
     adapter: Adapter = None,
     manifest: Manifest = None,
     task_file: TaskFile = None,
     data: Data = None,
     data_dir: DataDir = None,
-    out: Annotated[Path | None, out_option("runs/TIME")] = None,
+    out: NewRun = None,
     device: Device = "auto",
     batch_size: BatchSize = None,
     dtype: DtypeName = Dtype.auto,
@@ -82,11 +96,11 @@ def run(
     no_cache: NoCache = False,
     offline: Offline = False,
     force: Force = False,
-    compile: Annotated[bool, option(HOW, "Compile the image encoder.", "--compile")] = False,
+    compile: Compile = False,
     dry_run: DryRun = False,
-    retrain: Annotated[
-        bool, option(WHAT, "Train the built-in models first, on this machine.", "--retrain")
-    ] = False,
+    retrain: Retrain = False,
+    quiet: QuietRun = False,
+    log_file: LogFile = None,
     as_json: Json = False,
 ) -> int:
     """Measure models on tasks and print the table.
@@ -105,35 +119,28 @@ def run(
     if retrain and (wanted or dry_run):
         raise UsageError("--retrain trains the built-in models: leave out MODEL, --checkpoint and --dry-run")
     suite = suite or (None if task else "argent" if wanted else "miniature")
-    arguments: dict[str, Any] = {
-        "models": wanted or _builtin(),
-        "tasks": task or None,
-        "suite": suite,
-        "data": data_paths(data),
-        "data_dir": existing_folder("--data-dir", data_dir),
-        "out": out or Path("runs") / "TIME",
-        "device": device,
-        "batch_size": batch_size,
-        "dtype": dtype.to_measure,
-        "limit": limit,
-        "workers": workers,
-        "cache": not no_cache,
-        "offline": offline,
-        "protocol": protocol.value,
-        "prompts": prompts.value,
-        "force": force,
-        "compile": compile,
-    }
-    if dry_run:
-        return _plan(arguments, as_json)
-    with output_folder(out) as folder:
+    what = {"models": wanted or _builtin(), "tasks": task or None, "suite": suite}
+    where = {"data": data_paths(data), "data_dir": existing_folder("--data-dir", data_dir), "out": out}
+    how = {"device": device, "batch_size": batch_size, "dtype": dtype.to_measure, "limit": limit}
+    how |= {"workers": workers, "cache": not no_cache, "offline": offline, "force": force, "compile": compile}
+    arguments = {**what, **where, **how, "protocol": protocol.value, "prompts": prompts.value}
+    arguments["progress"] = False if quiet else None
+    with telling(quiet, log_file):
+        return _plan(arguments, as_json) if dry_run else _measured(arguments, as_json, retrain, not wanted)
+
+
+def _measured(arguments: dict[str, Any], as_json: bool, retrain: bool, first_steps: bool) -> int:
+    """Measure into --out, or a new folder; with `retrain` models that are trained there first."""
+    with output_folder(arguments["out"]) as folder:
         arguments["out"] = folder
         if retrain:
-            arguments["models"] = _retrained(folder, device)
+            arguments["models"] = _retrained(folder, arguments["device"])
         if os.environ.get("RANK", "0") == "0":  # under torchrun one process speaks
-            on = f"suite {suite}" if suite else ", ".join(task or ())
-            say(f"hierbench: {_titles(arguments['models'])} on {on}")
-        return _run(arguments, as_json, first_steps=not wanted)
+            suite, tasks = arguments["suite"], arguments["tasks"]
+            say(
+                f"hierbench: {_titles(arguments['models'])} on {f'suite {suite}' if suite else ', '.join(tasks)}"
+            )
+        return _run(arguments, as_json, first_steps)
 
 
 def chosen_models(
@@ -228,7 +235,7 @@ def _run(arguments: dict, as_json: bool, first_steps: bool) -> int:
     else:
         show_results(out)
     for record in found.failed:
-        say(f"FAILED {record.model}: {record.task}: {record.error}")
+        complain(f"FAILED {record.model}: {record.task}: {record.error}")
     if not as_json:
         say_missing(found)
     if first_steps and not as_json:
@@ -277,6 +284,7 @@ def _plan(arguments: dict, as_json: bool) -> int:
     """Print what a run would do; nothing is written."""
     from hierbench.engine import planning
 
+    arguments["out"] = arguments["out"] or Path("runs") / "TIME"
     with _stdout_for_results():
         planned = planning.plan(**arguments)
     if as_json:

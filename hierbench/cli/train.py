@@ -5,38 +5,37 @@ from __future__ import annotations
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from hierbench.cli._shared import output_folder, say
 from hierbench.cli.options import Device, out_option
 
-if TYPE_CHECKING:
-    from hierbench.reference.schema import ReferenceConfig
+Config = Annotated[str, typer.Argument(metavar="CONFIG", help="A packaged name (`--list`) or a YAML file.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEY=VALUE", help="Changes, e.g. train.steps=1000 model.text=L6_W384."),
+]
+NewRun = Annotated[Path | None, out_option("runs/train-TIME")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
+Evaluate = Annotated[str | None, typer.Option(metavar="SUITE", help="Measure the finished model on a suite.")]
+Bundle = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Make a bundled model with its card there, measured on --evaluate."),
+]
+AsList = Annotated[bool, typer.Option("--list", help="Print the packaged names.")]
 
 
 def train(
-    config: Annotated[
-        str, typer.Argument(metavar="CONFIG", help="A packaged name (`--list`) or a YAML file.")
-    ] = "",
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Changes, e.g. train.steps=1000 model.text=L6_W384."),
-    ] = None,
-    out: Annotated[Path | None, out_option("runs/train-TIME")] = None,
+    config: Config = "",
+    overrides: Overrides = None,
+    out: NewRun = None,
     device: Device = "auto",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    evaluate: Annotated[
-        str | None, typer.Option(metavar="SUITE", help="Measure the finished model on a suite.")
-    ] = None,
-    bundle: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Make a bundled model with its card there, measured on --evaluate."
-        ),
-    ] = None,
-    as_list: Annotated[bool, typer.Option("--list", help="Print the packaged configs.")] = False,
+    resume: Resume = False,
+    evaluate: Evaluate = None,
+    bundle: Bundle = None,
+    as_list: AsList = False,
 ) -> None:
     """Train a reference model.
 
@@ -71,9 +70,9 @@ def train(
     seconds = time.monotonic() - begun
     print(final)
     if not evaluate:
-        say(f"measure it: hierbench run --family {_adapter(resolved)} --checkpoint {final}")
+        say(f"measure it: hierbench run --family {resolved.measured_as} --checkpoint {final}")
         return
-    figures = _measure(final, _adapter(resolved), evaluate, folder)
+    figures = _measure(final, resolved.measured_as, evaluate, folder)
     if bundle is not None:
         from hierbench.reference import bundle as bundling
 
@@ -81,14 +80,6 @@ def train(
         notes = {"resumed": "the seconds are those of the last sitting"} if resume else {}
         made = bundling.bundle(folder, bundle, command=command, seconds=seconds, figures=figures, **notes)
         say(f"bundled: {made}")
-
-
-def _adapter(config: ReferenceConfig) -> str:
-    """The model family that measures a trained model: the config's, or one of the same layout for one of its own."""
-    from hierbench.reference.layouts import LAYOUTS
-
-    families = LAYOUTS[config.model.layout].families
-    return config.family if config.family in families else families[0]
 
 
 def _measure(weights: Path, family: str, suite: str, folder: Path) -> dict[str, float]:

@@ -131,7 +131,9 @@ def _provenance(setup: Setup, model: RunModel, adapter: ModelAdapter, task: Task
 
 
 def free_memory() -> None:
-    """Give the memory of a model that is gone back to the GPU."""
+    """Give the memory of a model that is gone back, to the GPU as well."""
     gc.collect()
+    if gc.get_freeze_count():  # what its libraries have imported stays: the next time need not look at that
+        gc.freeze()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

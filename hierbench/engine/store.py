@@ -43,6 +43,7 @@ class EmbeddingStore:
 
     def __init__(self, folder: str | Path | None = None):
         self.folder = Path(folder) if folder is not None else cache_dir() / "embeddings"
+        self._sections: dict[str, Section] = {}  # a shard is read once, whoever asks for its section
 
     def section(self, card: ModelCard, kind: str, device: str = "cpu") -> Section:
         """The features of one model. `kind` is "text" or the `Fit` of the images; `device` its type ("cuda").
@@ -63,7 +64,11 @@ class EmbeddingStore:
             "dim": card.embedding_dim,
         }
         key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
-        return Section(self.folder / key, card.embedding_dim, {**about, "model": card.name})
+        if key not in self._sections:
+            self._sections[key] = Section(
+                self.folder / key, card.embedding_dim, {**about, "model": card.name}
+            )
+        return self._sections[key]
 
     def stats(self) -> list[SectionStats]:
         """What the store holds, the most recently used section first."""
@@ -244,7 +249,9 @@ class _MemorySection:
 def _read_shard(path: Path, dim: int) -> tuple[list[bytes], np.ndarray] | None:
     """Ids and mapped (rows, dim) features; None, with a warning, where the file is damaged or another's."""
     try:
-        table = pa.ipc.open_file(_mapped(path)).read_all().combine_chunks()
+        table = pa.ipc.open_file(_mapped(path)).read_all()
+        table.validate(full=True)  # or Arrow ends the process where offsets lead out of the file
+        table = table.combine_chunks()
         ids = table.column("id").to_pylist()
         column = table.column("feature")
         flat = column.chunk(0).flatten().to_numpy() if column.num_chunks else np.zeros(0, np.float32)

@@ -9,8 +9,9 @@ between models can be had from them.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from hierbench.contracts import Estimate
 RESAMPLES = 1000
 SEED = "hierbench.metrics.bootstrap"
 LEVEL = 0.95
+KEPT_DRAWS = 2_000_000  # counts of a kept set of draws at most: 16 MB
 
 Statistic = Callable[[np.ndarray], Mapping[str, np.ndarray]]
 
@@ -30,6 +32,9 @@ class Statistics:
     statistic: Statistic
     units: tuple[str, ...]  # ids of what is drawn (images, samples), in the order of the counts
     fixed: Mapping[str, float] = field(default_factory=dict)  # figures of which resampling makes no sense
+    degenerate: Mapping[str, str] = field(
+        default_factory=dict
+    )  # figure -> why it says little, as far as items tell
 
     def estimates(self) -> dict[str, Estimate]:
         """Every figure with its interval; those that are fixed have none."""
@@ -56,7 +61,7 @@ def estimates(
         return {name: Estimate(figure) for name, figure in figures.items()}
     drawn: dict[str, list[np.ndarray]] = {name: [] for name in figures}
     with np.errstate(invalid="ignore", divide="ignore"):
-        for counts in draws(n, resamples, seed):
+        for counts in _draws(n, resamples, seed):
             for name, values in statistic(counts).items():
                 drawn[name].append(values)
     return {name: _estimate(figures[name], np.concatenate(values)) for name, values in drawn.items()}
@@ -78,6 +83,19 @@ def draws(
         for row in range(height):
             counts[row] = np.bincount(generator.integers(0, n, n), minlength=n)
         yield counts
+
+
+def _draws(n: int, resamples: int, seed: str) -> Iterable[np.ndarray]:
+    """As `draws`; those of few units are kept, as every task and model with as many units asks for the same."""
+    return _kept_draws(n, resamples, seed) if n * resamples <= KEPT_DRAWS else draws(n, resamples, seed)
+
+
+@lru_cache(maxsize=4)
+def _kept_draws(n: int, resamples: int, seed: str) -> tuple[np.ndarray, ...]:
+    blocks = tuple(draws(n, resamples, seed))
+    for counts in blocks:
+        counts.flags.writeable = False
+    return blocks
 
 
 def means(columns: Mapping[str, np.ndarray], unit: np.ndarray | None = None) -> Statistic:

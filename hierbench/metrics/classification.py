@@ -11,6 +11,7 @@ from hierbench.errors import MetricError
 from hierbench.metrics import _checks, bootstrap
 
 if TYPE_CHECKING:
+    from scipy import sparse
     from torch import Tensor
 
 
@@ -36,13 +37,16 @@ def accuracy_statistic(
     labels = _checks.integers(labels, "labels", num_classes)
     predicted = _checks.integers(predicted, "predicted", num_classes, len(labels))
     correct = predicted == labels
+    everything = np.ones(len(labels), bool)
+    of_class, hits_of = _members(labels, everything, num_classes), _members(labels, correct, num_classes)
+    guesses_of = _members(predicted, everything, num_classes)
 
     def statistic(counts: np.ndarray) -> dict[str, np.ndarray]:
-        occurs = _sum_by_class(counts, labels, num_classes)
-        hits = _sum_by_class(counts * correct, labels, num_classes)
+        columns = np.ascontiguousarray(counts.T)
+        occurs, hits = of_class @ columns, hits_of @ columns
         averaged = occurs > 0
         if protocol == "released":
-            averaged = averaged | (_sum_by_class(counts, predicted, num_classes) > 0)
+            averaged = averaged | (guesses_of @ columns > 0)
         per_class = hits / np.maximum(occurs, 1)
         return {
             "mean_per_class": 100 * per_class.sum(0) / averaged.sum(0),
@@ -70,10 +74,9 @@ def nearest(geometry: Geometry, points: Tensor, classes: Tensor, chunk: int = 40
     return first[torch.cat(best)].numpy()
 
 
-def _sum_by_class(counts: np.ndarray, group: np.ndarray, num_classes: int) -> np.ndarray:
-    """(resamples, n) counts -> (num_classes, resamples) sums over the items of each class."""
+def _members(group: np.ndarray, counted: np.ndarray, num_classes: int) -> sparse.csr_matrix:
+    """(num_classes, n): 1 where an item that is counted is of a class."""
     from scipy import sparse
 
-    items = len(group)
-    membership = sparse.csr_matrix((np.ones(items), (group, np.arange(items))), shape=(num_classes, items))
-    return membership @ counts.T
+    items = np.flatnonzero(counted)
+    return sparse.csr_matrix((np.ones(len(items)), (group[items], items)), shape=(num_classes, len(group)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,8 @@ from hierbench.metrics import _checks, bootstrap
 
 if TYPE_CHECKING:
     from scipy import sparse
+
+DENSE = 4_000_000  # numbers of a table that is held whole
 
 
 def entailment(scores, labels) -> dict[str, float]:
@@ -61,24 +64,47 @@ def auc_ap_statistic(
     """
     positive, negative = _scores(positive), _scores(negative)
     threshold, step = np.unique(-positive, return_inverse=True)  # distinct positive scores, highest first
-    # Slot of each negative: 2k + 1 where it equals threshold k, an even number where it lies between two.
-    slot = np.searchsorted(threshold, -negative, "left") + np.searchsorted(threshold, -negative, "right")
+    first = np.searchsorted(threshold, -negative, "left")  # the first threshold that each negative reaches …
+    tied = first < np.searchsorted(threshold, -negative, "right")  # … and whether it equals that one
+    reached = first < len(threshold)
     hits_at = _tally(step, positive_unit, len(threshold), units)
-    misses_at = _tally(slot, negative_unit, 2 * len(threshold) + 1, units)
+    misses_upto = _running(first[reached], negative_unit[reached], len(threshold), units)
+    ties_at = _tally(first[tied], negative_unit[tied], len(threshold), units)
+    negatives_of = np.bincount(negative_unit, minlength=units).astype(np.float64)
 
     suffix = f"_{group}" if group else ""
 
     def statistic(counts: np.ndarray) -> dict[str, np.ndarray]:
-        hits = hits_at @ counts.T  # (thresholds, resamples): positives with exactly this score
-        misses = np.cumsum(misses_at @ counts.T, axis=0)
-        above, upto, negatives = misses[:-1:2], misses[1::2], misses[-1]  # negatives > and >= threshold, all
+        columns = np.ascontiguousarray(counts.T)
+        hits = hits_at @ columns  # (thresholds, resamples): positives with exactly this score
+        upto = misses_upto(columns)  # negatives >= threshold
+        negatives = negatives_of @ columns
+        below = negatives - upto
+        if ties_at.nnz:
+            below += (ties_at @ columns) / 2
         found = np.cumsum(hits, axis=0)
         positives = found[-1]
-        auc = (hits * (negatives - (above + upto) / 2)).sum(0) / (positives * negatives)
-        ap = (hits * found / np.maximum(found + upto, 1)).sum(0) / positives
+        auc = (hits * below).sum(0) / (positives * negatives)  # the sum is exact: of halves of whole numbers
+        upto += found
+        np.maximum(upto, 1, out=upto)
+        ap = (hits * found / upto).sum(0) / positives
         return {f"auc{suffix}": auc, f"ap{suffix}": ap}
 
     return statistic
+
+
+def _running(row: np.ndarray, unit: np.ndarray, rows: int, units: int) -> Callable[[np.ndarray], np.ndarray]:
+    """(units, resamples) counts -> (rows, resamples): how many pairs fall on each row and those before it.
+
+    A small table is added up once, and then a dense product in float32, of whole numbers that it holds exactly.
+    """
+    most = np.bincount(unit, minlength=units).max(initial=0) * units  # pairs of a resample
+    if rows * units > DENSE or most > 2**24:
+        tally = _tally(row, unit, rows, units)
+        return lambda counts: np.cumsum(tally @ counts, axis=0)
+    table = np.bincount(row * units + unit, minlength=rows * units).reshape(rows, units).astype(np.float32)
+    np.cumsum(table, axis=0, out=table)
+    return lambda counts: (table @ counts.astype(np.float32)).astype(np.float64)
 
 
 def _tally(row: np.ndarray, unit: np.ndarray, rows: int, units: int) -> sparse.csr_matrix:

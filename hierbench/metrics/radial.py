@@ -102,13 +102,11 @@ def radial_retrieval(
     points = geometry.lift(caption)
     radius = geometry.radius(points, root=root)
     gone = _removed(removed, owner, len(image), len(caption))
-    found_at = torch.cat(
-        [
-            _predictions(geometry.similarity(part, points), radius, steps, gone[start : start + ROWS])
-            for start, part in zip(range(0, len(image), ROWS), geometry.lift(image).split(ROWS), strict=True)
-        ]
-    )
-    predicted = found_at.numpy()
+    found_at = [
+        _predictions(geometry.similarity(part, points), radius, steps, gone[start : start + ROWS])
+        for start, part in zip(range(0, len(image), ROWS), geometry.lift(image).split(ROWS), strict=True)
+    ]
+    predicted = torch.cat(found_at).numpy()
 
     own = np.zeros((len(image), string.max() + 1), bool)  # image x distinct string
     own[np.repeat(owner, LEVELS), string] = True

@@ -4,11 +4,14 @@ A recipe's figure varies for two reasons: another seed gives another model, and 
 figure. With S seeds measured on the same items, `values` (S,) are the seeds' figures and `drawn` (S, R) the same
 figures on R resamples of the items (`bootstrap.draws`: the same ones for every seed). Then
 
-    variance of the mean over seeds = sd(values)² / S + variance over resamples of the mean over seeds,
+    variance of the mean over seeds = sd(values)² / S + variance over resamples of the mean over seeds − T / S.
 
-with Satterthwaite's degrees of freedom: S − 1 for the first part, unlimited for the second. The part of an item's
-difficulty that differs by seed is in both terms, so the intervals err, by little, towards the wide side. Resampling
-three seeds with replacement and taking percentiles would be too narrow by far.
+T is the part of the items' variance that differs by seed (an item that is hard for one seed and easy for another);
+it is in both of the other terms, and the variances over resamples of single seeds and of their mean tell it. Seeds
+are few, so their part takes Student's t with S − 1 degrees of freedom, the items' the normal distribution; of one
+recipe the squares of both margins add up, of a difference the degrees of freedom are Satterthwaite's. Resampling
+few seeds with replacement and taking percentiles instead would be too narrow (`benchmarks/bench_certainty.py`
+measures both).
 """
 
 from __future__ import annotations
@@ -51,14 +54,12 @@ def mean(values: Sequence[float] | np.ndarray, drawn: np.ndarray | None = None) 
     One seed says nothing about others: its spread is NaN and its bounds are those of the items.
     """
     values = np.asarray(values, np.float64)
-    items = _items_variance(drawn)
-    seeds = _seed_variance(values)
-    centre = float(values.mean())
-    if len(values) == 1:
-        sd, margin = math.nan, _margin(items, 0.0, math.inf)
-    else:
-        sd, margin = float(values.std(ddof=1)), _margin(items, seeds, _freedom([(seeds, len(values))], items))
-    return Spread(centre, sd, centre - margin, centre + margin, len(values))
+    count, centre = len(values), float(values.mean())
+    shared = max(0.0, _items_variance(drawn) - _by_seed(drawn) / count)
+    own = _quantile(count - 1) * math.sqrt(_seed_variance(values)) if count > 1 else 0.0
+    margin = math.hypot(own, _quantile(math.inf) * math.sqrt(shared))
+    sd = float(values.std(ddof=1)) if count > 1 else math.nan
+    return Spread(centre, sd, centre - margin, centre + margin, count)
 
 
 def difference(
@@ -76,18 +77,17 @@ def difference(
     paired = None
     if first_drawn is not None and second_drawn is not None:
         paired = (first_drawn.mean(0) - second_drawn.mean(0))[None]
-    items = _items_variance(paired)
     parts = [(_seed_variance(a), len(a)), (_seed_variance(b), len(b))]
+    twice = _by_seed(first_drawn) / len(a) + _by_seed(second_drawn) / len(b)
     if 1 in (len(a), len(b)) and max(len(a), len(b)) > 1:
-        many = a if len(a) > 1 else b
+        many, drawn = (a, first_drawn) if len(a) > 1 else (b, second_drawn)
         parts = [(float(many.var(ddof=1)) * (1 + 1 / len(many)), len(many))]
+        twice = _by_seed(drawn) * (1 + 1 / len(many))
+    variance = _total(parts, _items_variance(paired), twice)
+    freedom = _freedom(parts, variance)
+    margin = _quantile(freedom) * math.sqrt(variance)
     found = float(a.mean() - b.mean())
-    seeds = sum(part for part, _ in parts)
-    freedom = _freedom(parts, items)
-    margin = _margin(items, seeds, freedom)
-    return SeedDifference(
-        found, found - margin, found + margin, p_value(found, math.sqrt(items + seeds), freedom)
-    )
+    return SeedDifference(found, found - margin, found + margin, p_value(found, math.sqrt(variance), freedom))
 
 
 def p_value(difference: float, error: float, freedom: float = math.inf) -> float:
@@ -102,9 +102,10 @@ def p_value(difference: float, error: float, freedom: float = math.inf) -> float
 def replicates(values: np.ndarray, drawn: np.ndarray, key: str) -> np.ndarray:
     """Hierarchical bootstrap of the mean over seeds, (R,): seeds redrawn with replacement, items as in `drawn` (S, R).
 
-    For quantities that have no standard error, such as ranks. Deviations of redrawn seeds are widened by √(S/(S−1)), so
-    that their variance is without bias. The redrawn seeds depend on `key` (the recipe's name), S and R alone: they
-    are the same for all metrics of a recipe, so what a seed does to several metrics goes together.
+    For quantities that have no standard error, such as ranks. Deviations of redrawn seeds are scaled so that their
+    variance is without bias: by √(S/(S−1)), and for what items have added to them. The redrawn seeds depend on `key`
+    (the recipe's name), S and R alone: they are the same for all metrics of a recipe, so what a seed does to several
+    metrics goes together.
     """
     count, resamples = drawn.shape
     if count == 1:
@@ -112,7 +113,9 @@ def replicates(values: np.ndarray, drawn: np.ndarray, key: str) -> np.ndarray:
     generator = np.random.default_rng([zlib.crc32(key.encode()), count, resamples])
     taken = generator.multinomial(count, np.full(count, 1 / count), size=resamples) / count
     deviations = np.asarray(values, np.float64) - np.mean(values)
-    return drawn.mean(0) + math.sqrt(count / (count - 1)) * (taken @ deviations)
+    spread = float(np.var(values, ddof=1))
+    own = max(0.0, 1 - _by_seed(drawn) / spread) if spread else 0.0  # share of the spread that is the seeds'
+    return drawn.mean(0) + math.sqrt(own * count / (count - 1)) * (taken @ deviations)
 
 
 def _seed_variance(values: np.ndarray) -> float:
@@ -129,11 +132,27 @@ def _items_variance(drawn: np.ndarray | None) -> float:
     return float(means.var(ddof=1)) if means.size > 1 else 0.0
 
 
-def _freedom(parts: Sequence[tuple[float, int]], items: float) -> float:
-    """Satterthwaite's degrees of freedom of the sum of seed variances (each with its number of seeds) and `items`."""
+def _by_seed(drawn: np.ndarray | None) -> float:
+    """Of one seed: the part T of the items' variance that it does not share with other seeds; 0 for a single one."""
+    if drawn is None or len(drawn) < 2:
+        return 0.0
+    finite = drawn[:, np.isfinite(drawn).all(0)]
+    if finite.shape[1] < 2:
+        return 0.0
+    excess = float(finite.var(1, ddof=1).mean()) - _items_variance(drawn)
+    return max(0.0, excess) * len(drawn) / (len(drawn) - 1)
+
+
+def _total(parts: Sequence[tuple[float, int]], items: float, twice: float) -> float:
+    """Seed variances and items' variance together, less what is in both; no less than that of the items."""
+    return max(sum(part for part, _ in parts) + items - twice, items)
+
+
+def _freedom(parts: Sequence[tuple[float, int]], variance: float) -> float:
+    """Satterthwaite's degrees of freedom of a variance, of which `parts` are seed variances, each of so many seeds."""
     share = sum(part**2 / (count - 1) for part, count in parts if count > 1)
-    return (sum(part for part, _ in parts) + items) ** 2 / share if share else math.inf
+    return max(1.0, variance**2 / share) if share else math.inf
 
 
-def _margin(items: float, seeds: float, freedom: float) -> float:
-    return float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(items + seeds)
+def _quantile(freedom: float) -> float:
+    return float(stats.t.ppf((1 + LEVEL) / 2, freedom))

@@ -185,6 +185,12 @@ class ReferenceConfig(_Strict):
     name: Name | None = None
     processes: Positive | None = None
 
+    @property
+    def measured_as(self) -> str:
+        """The model family that measures a trained model: the config's, or one of its layout for one of its own."""
+        families = LAYOUTS[self.model.layout].families
+        return self.family if self.family in families else families[0]
+
     @model_validator(mode="after")
     def _consistent(self) -> ReferenceConfig:
         layouts = [name for name, spec in LAYOUTS.items() if self.family in spec.families]

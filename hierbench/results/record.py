@@ -168,6 +168,33 @@ class Results(list[Record]):
         """Records of tasks without data, or that say nothing about the model."""
         return [record for record in self if record.skipped is not None]
 
+    def _repr_html_(self) -> str:
+        """For notebooks: a row a model, a column a task with its headline figure; below, what gave none, and why."""
+        from html import escape
+
+        def cell(record: Record | None) -> str:
+            figure = (record.metrics or {}).get(record.headline) if record is not None else None
+            if record is None or figure is None:
+                return f"<td>{escape(record.status) if record is not None else ''}</td>"
+            factor = 100 if record.specs.get(record.headline, {}).get("unit") == "fraction" else 1
+            told = ""
+            if figure.low is not None and figure.high is not None:
+                told = f"{factor * figure.low:.4g} to {factor * figure.high:.4g}, n = {record.n}"
+            return f'<td title="{told}">{factor * figure.value:.4g}</td>'
+
+        models, tasks = (list(dict.fromkeys(getattr(r, kind) for r in self)) for kind in ("model", "task"))
+        of = {(record.model, record.task): record for record in self}
+        headline = {record.task: record.headline for record in self if record.headline}
+        heads = [f"<th>{escape(task)}<br>{escape(headline.get(task, ''))}</th>" for task in tasks]
+        rows = [
+            f"<tr><th>{escape(model)}</th>{''.join(cell(of.get((model, task))) for task in tasks)}</tr>"
+            for model in models
+        ]
+        said = [(r, r.error or r.skipped) for r in self if r.metrics is None]
+        notes = [f"<li>{escape(f'{r.model}, {r.task}: {why}')}</li>" for r, why in said]
+        table = f"<table><tr><th></th>{''.join(heads)}</tr>{''.join(rows)}</table>"
+        return table + (f"<ul>{''.join(notes)}</ul>" if notes else "")
+
     def frame(self) -> pd.DataFrame:
         """One row a figure, with its model, task, protocol and so on beside it (`columns` below).
 
@@ -298,7 +325,9 @@ def _check_types(content: Mapping[str, Any]) -> None:
         if not isinstance(content["provenance"].get(name), str | None):
             raise ValueError(f"its provenance has a {name} that is not text")
     for name, spec in content["specs"].items():
-        proper = isinstance(spec, dict) and all(type(spec.get(key)) in kinds for key, kinds in _SPEC.items())
+        proper = isinstance(spec, dict) and all(
+            key in spec and type(spec[key]) in kinds for key, kinds in _SPEC.items()
+        )
         if not proper or not all(type(spec.get(key)) in _LIMITS for key in ("minimum", "maximum")):
             raise ValueError(f"its specs of {name} are not title, unit, higher_is_better, minimum, maximum")
 

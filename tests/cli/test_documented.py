@@ -11,10 +11,13 @@ import re
 import shlex
 import sys
 import tarfile
+import threading
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
+from judge_server import Fake
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,6 +26,10 @@ MODEL = "random"
 TRAINING = (
     "model.vision_sizes.embed_dim=64 model.vision_sizes.depth=1 model.vision_sizes.patch_size=16 model.text=L1_W64 "
     "model.embed_dim=32 train.batch_size=4 train.warmup_steps=1 train.steps=2 train.log_every=1 data.workers=0"
+)
+TINY_STUDY = (
+    "model.vision_sizes.embed_dim=64 model.vision_sizes.depth=1 model.text=L1_W64 model.embed_dim=32 "
+    "train.batch_size=4 data.workers=0"
 )
 
 STAND_INS = [
@@ -48,6 +55,8 @@ STAND_INS = [
     (r"(?<=--from )PATH", "mine"),
     (r"\bNAME\b", "mine"),
     (r"compare A B\b", "compare miniature-clip random"),
+    (r"--baseline A > table\.tex", "--baseline random"),
+    (r"card A --in runs/first > card\.md", "card random --in runs/first"),
     (r"compare A ARGENT-S", "compare miniature-clip ARGENT-S"),
     (r"--limit 200", "--limit 4"),
     (r"--dtype bfloat16|--compile", ""),
@@ -68,6 +77,9 @@ ALSO = [
     (r"^clean miniature", "--count 30 --negatives 10"),
     (r"^clean report", "--device cpu"),
     (r"^train (miniature/clip|mine)", TRAINING),
+    (r"^reproduce (?!--list)", f"{TINY_STUDY} --seeds 0 --steps 2 --limit 8 --processes 1"),
+    (r"^reproduce argent-table3", "--rows meru-ent"),
+    (r"^reproduce argent-h", "--rows none"),
 ]
 ONLY_PARSED = {
     r"^run\b.*\b(hycoclip-vit-b|open_clip:|uncha-vit-b)": "downloads a released checkpoint",
@@ -219,6 +231,10 @@ def test_every_command_of_a_page_runs(hierbench, commands, world, page):
         text = page.read_text(encoding="utf-8")
         (world / "mine.yaml").write_text(re.findall(r"^```yaml\n(.*?)^```", text, re.S | re.M)[0])
         (world / "my_terms.py").write_text(re.findall(r"^```python\n(.*?)^```", text, re.S | re.M)[0])
+    if page.stem == "reproduce":
+        (world / "mine.yaml").write_text(
+            re.findall(r"^```yaml\n(.*?)^```", page.read_text(encoding="utf-8"), re.S | re.M)[0]
+        )
     if page.stem == "cleaning":  # what the cleaning of the photographs, which is only parsed, would leave
         assert hierbench("clean", "miniature", "--count", 30, "--negatives", 10, "-o", "clean").status == 0
     if page.stem == "data":  # something is stored for `cache export`
@@ -271,8 +287,11 @@ DATA = "--data coco=data/coco --data-dir data --manifest mine.yaml"
 ANALYZE = f"{EMBED} {DATA} --dataset miniature-chains --limit 12 --json -o looked"
 ROLES = (
     "--backend adapter --verifier random --embedder random --reranker random --adapter mymodel.py --device cpu "
-    "--no-probe --dtype float32 --batch-size 4 --base-url http://localhost:1/v1 --concurrency 2 --timeout 5 "
-    "--retries 1 --json"
+    "--no-probe --dtype float32 --json"
+)
+SERVED = (
+    "--backend server --verifier V --embedder E --reranker R --base-url SERVER --concurrency 2 --timeout 60 "
+    "--retries 1 --no-probe --min-verify 0.01 --min-order 0.01 --max-ambiguity 1 --max-negative 1 --json"
 )
 RULES = (
     "--min-verify 0.1 --min-order 0.1 --max-ambiguity 0.9 --ambiguity-level 3 --max-negative 1 --top-captions 5 "
@@ -291,11 +310,20 @@ OPTIONS = [
     "run random --suite miniature --limit 4 --force --dry-run -o runs/all",
     "run random --task zero-shot/miniature-colours --limit 2 -o runs/second",
     f"run random --task zero-shot/mine {DATA} --data mine=mine -o runs/all",
+    "run miniature-clip --task zero-shot/miniature-colours --limit 3 --workers 0 --no-cache --compile -o runs/compiled",
+    "run --retrain --task zero-shot/miniature-colours --limit 2 --workers 0 -o runs/retrained --json",
+    "run random --task zero-shot/imagenet --data imagenet=data/imagenet --workers 0 -o runs/imagenet",
+    "leaderboard compare random ARGENT-S --against-published --in runs/imagenet --layout argent --json",
     "leaderboard show runs/all --layout miniature --format json --json",
     "leaderboard show runs/all --layout argent --published",
     "leaderboard build runs/all runs/second -o site --layout argent --published --json",
     "leaderboard page runs/all runs/second -o public --layout argent --json",
-    "leaderboard compare ours random --in runs/all --layout miniature --json",
+    "leaderboard compare ours random --in runs/all --layout miniature --every-metric --column zero-shot/* --json",
+    "leaderboard show runs/all --layout miniature --each-seed --column zero-shot/*",
+    "leaderboard build runs/all -o site --layout miniature --each-seed --column Classification --baseline random",
+    "leaderboard card random --in runs/all --layout miniature",
+    "leaderboard card random --in runs/all --json",
+    "leaderboard rank runs/all --layout miniature --column zero-shot/* --each-seed --json",
     "run random --task hierarcaps/miniature --workers 0 -o runs/whole",
     "leaderboard submit runs/whole random -o bundle --card card.yaml --against filed --json",
     "leaderboard verify bundle --against filed --json",
@@ -310,6 +338,8 @@ OPTIONS = [
     "--data-dir data --manifest mine.yaml",
     "data grit-prepare raw.tar -o grit --workers 1 --max-boxes 2 --min-side 4",
     f"clean miniature -o c --count 30 --share 0.2 --seed mine --negatives 4 {ROLES} {RULES}",
+    f"clean miniature -o cs --count 20 --negatives 4 {SERVED}",
+    f"clean hierarcaps -o hs --data hierarcaps=data/hierarcaps --negatives 2 {SERVED}",
     "clean miniature -o c2 --count 30 --negatives 4 --keep 20",
     "clean miniature -o c3 --count 30 --negatives 4 --dry-run --probe 1",
     f"clean hierarcaps -o h --data hierarcaps=data/hierarcaps --data-dir data --limit 12 --negatives 2 {ROLES} {RULES}",
@@ -319,8 +349,9 @@ OPTIONS = [
     "--protocol released --json",
     "clean merge c c3 -o merged",
     f"train miniature/clip {TRAINING} -o trained --device cpu",
-    f"train miniature/clip {TRAINING} -o trained --device cpu --resume --evaluate argent --bundle bundle",
+    f"train miniature/clip {TRAINING} -o trained --device cpu --resume --evaluate small --bundle bundled",
     "train --list",
+    f"reproduce argent-table3 {TINY_STUDY} --rows meru-ent --seeds 0 --steps 2 --limit 8 -o rep --device cpu --json",
     "miniature show 4 -o grid.png --split pool --start 3",
     "cache stats --json",
     "cache prune --days 1 --max-size 1 --all --json",
@@ -329,13 +360,86 @@ OPTIONS = [
 
 NOT_RUN = {
     (
-        "leaderboard compare",
-        "--against-published",
-    ): "wants ARGENT's figures: tests/cli/test_leaderboard.py has some",
-    ("run", "--compile"): "wants a compiler and a minute",
-    ("run", "--retrain"): "trains for an hour",
+        "clean miniature",
+        "--batch-size",
+    ): "is of Qwen3-VL: tests/cleaning/backends/test_qwen3_vl.py has a tiny one",
+    (
+        "clean hierarcaps",
+        "--batch-size",
+    ): "is of Qwen3-VL: tests/cleaning/backends/test_qwen3_vl.py has a tiny one",
 }
 """Options that cannot be run here, (command, spelling) -> why."""
+
+
+def after(words, option, number=1):
+    """The words that follow an option, none where it is not given."""
+    places = [place for place, word in enumerate(words) if word == option]
+    return [words[place + number] for place in places]
+
+
+def effects(words, done, world, before):
+    """What of the options' effects is not there, for a command that ended well; `before`: the files there were."""
+    outputs = [*after(words, "-o"), *after(words, "--out")]
+    document = None
+    if "--json" in words:
+        document = json.loads(done.out)
+    new = {path for path in world.rglob("*") if "cache" not in path.parts} - before
+    if "--dry-run" in words and "--probe" not in words:
+        assert not [path for path in new if not path.is_dir()], words
+    elif "--dry-run" not in words:
+        for output in outputs:
+            assert (world / output).exists(), (words, output)
+    if words[0] == "run" and document and "results" in document:
+        for limit in after(words, "--limit"):
+            assert {record["limit"] for record in document["results"]} == {int(limit)}
+            assert {record["n"] for record in document["results"] if record["metrics"]} == {int(limit)}
+        for name, flag in (("protocol", "--protocol"), ("prompts", "--prompts"), ("model", "--name")):
+            for value in after(words, flag):
+                assert {record[name] for record in document["results"]} == {value}
+    if words[0] == "clean" and words[1] in ("miniature", "hierarcaps") and "--dry-run" not in words:
+        pool = (world / outputs[0] / "pool.csv").read_text().splitlines()
+        assert len(pool) == 1 + int(after(words, "--negatives")[0])
+        for kept in after(words, "--keep"):
+            assert len((world / outputs[0] / "split.csv").read_text().splitlines()) == 1 + int(kept)
+    if "--bundle" in words:
+        (card,) = (world / after(words, "--bundle")[0]).glob("*.yaml")
+        assert yaml.safe_load(card.read_text())["figures"].keys() >= {"zero-shot/miniature-colours top1"}
+    if "--format" in words and words[:2] == ["data", "export"]:
+        assert list((world / outputs[0]).rglob("*.jpg")), words
+
+
+@pytest.fixture
+def served():
+    """The address of a server that plays the three judges."""
+    server = Fake()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    yield server.url
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def quick(monkeypatch, tmp_path):
+    """Trainings of two steps, a compiler that notes what it was given, a suite of one task."""
+    import torch
+
+    from hierbench import registry
+    from hierbench.reference import configuration
+
+    resolve, compiled, suites = configuration.resolve, [], registry._suite_files()
+    monkeypatch.setattr(
+        configuration,
+        "resolve",
+        lambda config, overrides=(): resolve(config, [*TRAINING.split(), *overrides]),
+    )
+    monkeypatch.setattr(torch, "compile", lambda function, **_: compiled.append(function) or function)
+    small = tmp_path / "suites" / "small.yaml"
+    small.parent.mkdir()
+    small.write_text("title: Small\nlayout: miniature\ntasks: [zero-shot/miniature-colours]\n")
+    monkeypatch.setattr(registry, "_suite_files", lambda: {**suites, "small": small})
+    return compiled
 
 
 def given_options(commands, words):
@@ -347,10 +451,33 @@ def given_options(commands, words):
     return tuple(words[:length]), {spellings[word].name for word in words[length:] if word in spellings}
 
 
-def test_what_the_pages_leave_out_runs(hierbench, world):
+def test_what_the_pages_leave_out_runs_and_has_its_effect(hierbench, world, served, quick):
     for line in OPTIONS:
-        done = hierbench(*shlex.split(line))
+        words = shlex.split(line.replace("SERVER", served))
+        before = set(world.rglob("*"))
+        done = hierbench(*words)
         assert done.status == 0, (line, done.err)
+        effects(words, done, world, before)
+    assert len(quick) == 1  # of --compile
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("--backend adapter --verifier random --timeout 5", "--timeout has no effect with --backend adapter"),
+        (
+            "--backend adapter --verifier random --batch-size 5",
+            "--batch-size has no effect with --backend adapter",
+        ),
+        ("--base-url http://x/v1", "--base-url has no effect with --backend oracle: it is of server"),
+        ("--backend server --device cpu", "with --backend server: it is of transformers and adapter"),
+    ],
+)
+def test_options_without_effect_are_refused(hierbench, words, line):
+    done = hierbench("clean", "miniature", "-o", "x", *words.split())
+    assert done.status == 2
+    assert line in done.err
+    assert not Path("x").exists()
 
 
 def test_every_option_of_every_command_is_run_once(commands):

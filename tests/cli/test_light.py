@@ -42,9 +42,10 @@ LIGHT = {"status": 0, "heavy": []}
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch alone knows which device auto is")
 def test_a_run_with_nothing_to_do(hierbench, tmp_path):
     words = ["run", "miniature-meru", "--suite", "miniature", "--limit", "3", "--out", "here"]
-    assert hierbench(*words, "--device", "cpu").status == 0
+    first = hierbench(*words, "--device", "cpu")
+    assert first.status == 0
     said, ended = run(*words, "--device", "cpu", cwd=tmp_path)
-    assert said.count(" kept, as model") == 8
+    assert said.count(" kept, as model") == first.err.count(" n = ") > 0
     assert "entailment cones" in said  # that a task says nothing about the model stands as well
     assert ended == LIGHT
     said, ended = run("leaderboard", "show", "here", cwd=tmp_path)

@@ -6,19 +6,22 @@ from collections import defaultdict
 import pytest
 
 TAKEN = {
-    "--out": "run; train; analyze *; data prepare; data show; data export; data grit-prepare; clean hierarcaps; "
+    "--out": "run; train; reproduce; analyze *; data prepare; data show; data export; data grit-prepare; "
+    "clean hierarcaps; "
     "clean miniature; clean merge; leaderboard build; leaderboard submit; leaderboard add; miniature show",
     "--data": "run; errata; datasets; doctor; analyze *; data verify; data show; data export; clean hierarcaps; "
     "clean report",
     "--manifest": "run; tasks; datasets; doctor; analyze *; data prepare; data verify; data show; data export",
     "--adapter": "run; models; errata; analyze *; clean hierarcaps; clean miniature; clean report",
     "--task-file": "run; tasks",
-    "--device": "run; train; errata; analyze *; clean hierarcaps; clean miniature; clean report",
+    "--device": "run; train; reproduce; errata; analyze *; clean hierarcaps; clean miniature; clean report",
     "--protocol": "run; analyze *; clean report; data export",
     "--offline": "run; errata; analyze *; clean report",
-    "--limit": "run; errata; analyze *; clean hierarcaps",
-    "--json": "run; models; tasks; datasets; errata; doctor; data prepare; data verify; data show; "
-    "clean hierarcaps; clean miniature; clean report; leaderboard *; analyze *; cache stats; cache prune",
+    "--limit": "run; reproduce; errata; analyze *; clean hierarcaps",
+    "--json": "run; reproduce; models; tasks; datasets; errata; doctor; data prepare; data verify; data show; "
+    "clean hierarcaps; clean miniature; clean report; leaderboard show; leaderboard build; leaderboard page; "
+    "leaderboard compare; leaderboard rank; leaderboard submit; leaderboard verify; leaderboard add; "
+    "analyze *; cache stats; cache prune",
 }
 
 
@@ -57,7 +60,11 @@ def test_a_model_is_positional_everywhere(commands):
         if any(param.metavar == "MODEL" for param in command.params if param.param_type_name == "argument")
     }
     analyses = {words for words in commands if words[0] == "analyze"}
-    assert with_models == {("run",), ("errata",), ("clean", "report"), ("cache", "export")} | analyses
+    assert (
+        with_models
+        == {("run",), ("errata",), ("clean", "report"), ("cache", "export"), ("leaderboard", "card")}
+        | analyses
+    )
 
 
 def test_every_option_says_what_it_does(commands):

@@ -171,6 +171,7 @@ def test_damaged_records_are_named(tmp_path, text, reason):
         ("variant", None, "its variant is not text"),
         ("degenerate", {"r1": 3}, "its degenerate is not a mapping of texts"),
         ("specs", {"r1": {"title": "R@1"}}, "its specs of r1 are not title"),
+        ("specs", {"r1": {"title": "R@1", "unit": "percent"}}, "its specs of r1 are not title"),
         ("provenance", {"dataset_fingerprint": 7}, "a dataset_fingerprint that is not text"),
         ("model", 5, "its model is not text"),
         ("provenance", None, "its provenance is not a mapping"),
@@ -315,3 +316,27 @@ def test_names_never_share_a_file(names):
 def test_task_names_never_share_a_file(tmp_path):
     names = ("a/b", "a__b", "a_b", "a//b", "a/b/")
     assert len({record_path(tmp_path, "m", name) for name in names}) == len(names)
+
+
+def test_results_show_themselves_in_a_notebook():
+    html = Results(
+        [
+            Record(
+                task="t/<one>", task_version=1, dataset="d", protocol="released", model="A & B", family="f", n=7,
+                metrics={"auc": Estimate(0.75, 0.5, 0.875)}, headline="auc",
+                specs={"auc": {"title": "AUC", "unit": "fraction", "higher_is_better": True}},
+            ),
+            Record(
+                task="two", task_version=1, dataset="d", protocol="released", model="A & B", family="f",
+                skipped="no data <here>",
+            ),
+            Record(
+                task="two", task_version=1, dataset="d", protocol="released", model="C", family="f", n=7,
+                metrics={"top1": Estimate(41.25)}, headline="top1",
+            ),
+        ]
+    )._repr_html_()  # fmt: skip
+    assert "<th>t/&lt;one&gt;<br>auc</th><th>two<br>top1</th>" in html
+    assert '<tr><th>A &amp; B</th><td title="50 to 87.5, n = 7">75</td><td>skipped</td></tr>' in html
+    assert '<tr><th>C</th><td></td><td title="">41.25</td></tr>' in html
+    assert "<li>A &amp; B, two: no data &lt;here&gt;</li>" in html

@@ -118,6 +118,20 @@ def test_a_damaged_shard_is_ignored_with_a_warning(store, caplog, damage):
     assert "is damaged" in caplog.text
 
 
+def test_a_shard_whose_offsets_lead_out_of_it_is_ignored(store, caplog):
+    """Blanked from within its columns on: Arrow opens such a file, and ends the process when it is read on."""
+    ids, labels, features = rows([f"n{i}" for i in range(9)])
+    section = store.section(CARD, "crop")
+    section.put(ids, labels, features)
+    [shard] = section.folder.glob("*.arrow")
+    whole = shard.read_bytes()
+    for start in range(0, len(whole), 64):
+        end = min(start + 64, len(whole))
+        shard.write_bytes(whole[:start] + bytes(end - start) + whole[end:])
+        found, known = EmbeddingStore(store.folder).section(CARD, "crop").get(ids)  # a later run's
+        assert np.array_equal(found, features) if known.all() else not known.any()
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}"])
 def test_a_section_that_does_not_say_what_it_is_about_is_pruned(store, caplog, text):
     ids, labels, features = rows("abc")

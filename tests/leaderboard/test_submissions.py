@@ -206,6 +206,18 @@ def test_items_of_a_strangers_making_are_found(bundle, items, what):
     assert any(what in problem for problem in check(folder).problems), check(folder).problems
 
 
+def test_a_figure_that_says_little_has_to_say_so(tmp_path):
+    """A model that gives every image the first class; whoever strikes that out of the record is found."""
+    items = colour_items(800)
+    items["images"]["predicted"] = np.zeros(COUNT, int)
+    run = tmp_path / "run"
+    why = "every image is given the same class"
+    write_record(run, colour_record("flat", items, degenerate={"top1": why, "mean_per_class": why}), items)
+    folder = pack(run, tmp_path / "bundle").path / "flat"
+    struck = edit(folder, lambda r: r["degenerate"].pop("top1"))
+    assert struck == (f"{TASK}: it does not say of top1 that {why}",)
+
+
 def test_part_of_the_data_is_found(bundle):
     folder = bundle / "good"
     few = {"images": {name: list(column)[:900] for name, column in colour_items(800)["images"].items()}}

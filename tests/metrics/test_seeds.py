@@ -24,15 +24,28 @@ def test_one_seed_has_the_items_interval_and_no_spread():
 
 
 def test_both_sources_add_up():
-    """Seeds ±1 and an item variance of 4: sd²/S + 4, by hand."""
+    """Seeds ±1 and an item variance of 4: the squares of both margins, by hand."""
     rng = np.random.default_rng(1)
     noise = rng.normal(size=5000)
     noise = 2.0 * (noise - noise.mean()) / noise.std(ddof=1)
     values = np.array([9.0, 10.0, 11.0, 10.0])
     found = seeds.mean(values, values[:, None] + noise)
-    own = np.var(values, ddof=1) / 4
-    freedom = (own + 4.0) ** 2 / (own**2 / 3)
-    assert found.high - found.mean == pytest.approx(stats.t.ppf(0.975, freedom) * math.sqrt(own + 4.0))
+    margin = math.hypot(
+        stats.t.ppf(0.975, 3) * math.sqrt(np.var(values, ddof=1) / 4), stats.norm.ppf(0.975) * 2.0
+    )
+    assert found.high - found.mean == pytest.approx(margin)
+
+
+def test_what_differs_by_item_and_seed_counts_once():
+    """Three seeds alike but for the items: S²/S and the items' variance both hold T / S, of which one is taken off."""
+    rng = np.random.default_rng(6)
+    drawn = rng.normal(50.0, 1.0, (3, 200_000))  # nothing shared: T = 1, and the mean varies by 1/3
+    values = np.array([49.0, 50.0, 51.0])  # sd² = 1, all of it from T
+    found = seeds.mean(values, drawn)
+    expected = stats.t.ppf(0.975, 2) * math.sqrt(1 / 3)
+    assert found.high - found.mean == pytest.approx(expected, rel=0.02)
+    own = seeds.replicates(values, drawn[:, :5000], "recipe")
+    assert own.var() == pytest.approx(1 / 3, rel=0.2)
 
 
 def test_difference_without_items_is_welchs_test():

@@ -12,6 +12,7 @@ from hierbench.reference.bundle import MAX_BYTES
 from hierbench.reference.configuration import resolve
 
 FAMILIES = ("clip", "meru", "hycoclip", "uncha", "argent")
+WITH_PARTS = FAMILIES[2:]
 FOLDER = Path(str(resources.files("hierbench"))) / "reference" / "bundled"
 
 
@@ -34,11 +35,13 @@ def test_the_card_tells_how_to_make_it_again(family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_it_has_learned_kinds_and_captions(family):
+def test_it_has_learned_captions_and_those_that_see_parts_kinds(family):
+    """Kinds are named alone in phrases of parts only, which CLIP and MERU never see."""
     figures = card_of(family)["figures"]
-    assert figures["zero-shot/miniature-things mean_per_class"] >= 60
     for direction in ("t2i", "i2t"):
-        assert figures[f"retrieval/miniature {direction}_r1"] >= (60 if family == "clip" else 35)
+        assert figures[f"retrieval/miniature {direction}_r1"] >= 60
+    if family in WITH_PARTS:
+        assert figures["zero-shot/miniature-things mean_per_class"] >= 60
 
 
 def test_all_were_trained_alike():

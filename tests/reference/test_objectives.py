@@ -170,9 +170,37 @@ def test_adaptive_weight_falls_with_similarity_within_a_modality():
             expected, abs=1e-12
         )
     y, φ = row(2.0, 0.5), Lorentz(1.0).exterior_angle(x, row(2.0, 0.5)).item()
-    for weighting, h in (("none", 1.0), ("distance", math.tanh(Lorentz(1.0).distance(x, y).item()))):
+    cosine = 2.0 / math.sqrt(2.0**2 + 0.5**2)
+    distance = math.tanh(Lorentz(1.0).distance(x, y).item())
+    for weighting, h in (("none", 1.0), ("distance", distance), ("square", 1 - cosine**2)):
         term = AdaptiveEntailment(("cross_image",), weighting=weighting, factor=1.0)
         assert term(one_pair(x, y))[0].item() == pytest.approx((h * φ) ** 2 / 2)
+
+
+@pytest.mark.parametrize(("angle", "h"), [(90, 1.0), (60, 0.75), (45, 0.5), (0, 0.0), (150, 1.0)])
+def test_the_square_reading_by_hand(angle, h):
+    """1 − cos²; pairs that point away from each other keep their whole weight, as in the cosine reading."""
+    x = row(1.0, 0.0)
+    y = 2 * row(math.cos(math.radians(angle)), math.sin(math.radians(angle)))
+    z = h * Lorentz(1.0).exterior_angle(x, y).item()
+    loss = AdaptiveEntailment(("cross_image",), weighting="square", factor=1.0)(one_pair(x, y))
+    assert loss[0].item() == pytest.approx(z**2 / 2 if z < 1 else z - 0.5, abs=1e-12)
+
+
+def test_where_the_adaptive_weight_applies():
+    """A pair at 60° has h = ½: across modalities it counts where `weighted` is any, within one it always does."""
+    x, y = row(1.0, 0.0), 2 * row(0.5, math.sqrt(3) / 2)
+    φ = Lorentz(1.0).exterior_angle(x, y).item()
+    whole, half = (z**2 / 2 if z < 1 else z - 0.5 for z in (φ, φ / 2))
+    expected = {
+        ("text_image", "within"): whole,
+        ("text_image", "any"): half,
+        ("cross_image", "within"): half,
+        ("cross_image", "any"): half,
+    }
+    for (relation, weighted), loss in expected.items():
+        term = AdaptiveEntailment((relation,), weighted=weighted, factor=1.0)
+        assert term(one_pair(x, y, relation=relation))[0].item() == pytest.approx(loss), (relation, weighted)
 
 
 def test_no_gradient_flows_through_the_adaptive_weight():
@@ -250,6 +278,25 @@ def test_entropy_over_the_batch_or_over_each_process():
     )
     batch, process = (PiecewiseEntailment(entropy=over)(whole)[0] for over in ("batch", "process"))
     torch.testing.assert_close(batch - process, 10 * difference)
+    without = PiecewiseEntailment(entropy="none")(whole)[0]
+    torch.testing.assert_close(batch - without, 10 * sum(entropy(values) for values in u.values()))
+
+
+def test_uncha_without_its_calibration_or_its_guided_temperatures():
+    """What is taken away is what the paper adds: the residuals alone; logits of parts that no uncertainty scales."""
+    batch = embedded(samples=4, slots=1, valid=torch.ones(4, 1, dtype=torch.bool))
+    loss, halves = PiecewiseEntailment(calibrated=False)(batch)
+    shares = {"text_image": 1.0, "box_text_image": 1.0, "cross_image": 0.5, "cross_text": 0.5}
+    torch.testing.assert_close(loss, sum(share * halves[name] for name, share in shares.items()))
+    guided, plain = (UncertaintyContrastive(guided=guided)(batch)[0] for guided in (True, False))
+    pairs = {
+        "global_logit_scale": (("image", "text"), ("text", "image")),
+        "local_logit_scale": (("part_image", "part_text"), ("part_text", "part_image")),
+        "global_local_logit_scale": (("part_image", "text"), ("part_text", "image")),
+    }  # one part an item: repeating items for it changes nothing
+    expected = sum(Contrastive(pair, scale)(batch)[0] for scale, pair in pairs.items())
+    torch.testing.assert_close(plain, expected)
+    assert guided != plain
 
 
 # -------------------------------------------------------------------------------------------- what holds for all
@@ -373,8 +420,11 @@ def test_a_caption_that_equals_its_parts_phrase_trains_nothing():
         ({"term": "cone_entailment", "relations": []}, "relations"),
         ({"term": "cone_entailment", "across": -0.1}, "across"),
         ({"term": "adaptive_entailment", "weighting": "cosin"}, "weighting"),
+        ({"term": "adaptive_entailment", "weighted": "across"}, "weighted"),
         ({"term": "adaptive_entailment", "beta": 0}, "beta"),
-        ({"term": "piecewise_entailment", "entropy": "none"}, "entropy"),
+        ({"term": "piecewise_entailment", "entropy": "all"}, "entropy"),
+        ({"term": "piecewise_entailment", "calibrated": "mostly"}, "calibrated"),
+        ({"term": "uncertainty_contrastive", "guided": 2}, "guided"),
         ({"term": "norm_regulariser", "members": ["images"]}, "members.0"),
     ],
 )

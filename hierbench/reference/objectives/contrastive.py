@@ -61,8 +61,10 @@ class UncertaintyContrastive:
 
     Global: whole image–caption. Local: part image–part caption over all valid parts. Global–local: parts against the
     whole items, repeated per valid part, each row's logits multiplied by exp(−½ u(part)), which is detached and
-    clamped to [0.1, 10] (UNCHA, uncertainty-guided contrastive loss).
+    clamped to [0.1, 10] (UNCHA, uncertainty-guided contrastive loss). Without `guided` that factor is 1.
     """
+
+    guided: bool = True
 
     label: ClassVar[str] = "contrastive"
     needs_cones: ClassVar[bool] = False
@@ -79,8 +81,10 @@ class UncertaintyContrastive:
         ]
         crossed: tuple[tuple[Item, Item], ...] = (("part_image", "text"), ("part_text", "image"))
         for parts, wholes in crossed:
-            factor = (-uncertainty(batch.points(parts).detach()) / 2).exp().clamp(0.1, 10)
-            scale = scales[GLOBAL_LOCAL] * factor[:, None]
+            scale = scales[GLOBAL_LOCAL]
+            if self.guided:
+                factor = (-uncertainty(batch.points(parts).detach()) / 2).exp().clamp(0.1, 10)
+                scale = scale * factor[:, None]
             losses.append(matching_loss(batch, parts, wholes, scale, repeat=True))
         return torch.stack(losses).sum() / 2, {}
 

@@ -89,21 +89,23 @@ class ConeEntailment(_Entailment):
 class PiecewiseEntailment(_Entailment):
     """UNCHA's: r = (φ − ηω)₊ + slope · φ; ½ across and ¼ within modalities, plus the calibration of the parts.
 
-    `entropy`: the calibration's entropy is taken over the whole "batch", or over each "process" as released. The
-    figures by relation are half of mean r, as the released code logs them.
+    `entropy`: the calibration's entropy is taken over the whole "batch", or over each "process" as released, or left
+    out ("none"); without `calibrated` the whole calibration is. The figures by relation are half of mean r, as the
+    released code logs them.
     """
 
     slope: AtLeastZero = 0.1
     across: AtLeastZero = ACROSS
     within: AtLeastZero = WITHIN
-    entropy: Literal["batch", "process"] = "batch"
+    entropy: Literal["batch", "process", "none"] = "batch"
+    calibrated: bool = True
 
     relations: ClassVar[tuple[RelationName, ...]] = FOUR
 
     def __call__(self, batch: Embedded) -> tuple[Tensor, Mapping[str, Tensor]]:
         total: Tensor = torch.zeros((), dtype=batch.text.dtype, device=batch.text.device)
         halves: dict[str, Tensor] = {}
-        groups = batch.processes if self.entropy == "process" else 1
+        groups = {"batch": 1, "process": batch.processes, "none": None}[self.entropy]
         for name in FOUR:
             within = RELATIONS[name].within
             general, specific, valid = ends(batch, RELATIONS[name])
@@ -111,7 +113,7 @@ class PiecewiseEntailment(_Entailment):
             residual = cone_residual(batch, general, specific, eta, slope=self.slope)
             halves[name] = valid_mean(residual, valid) / 2
             total = total + (halves[name] / 2 if within else halves[name])
-            if within:
+            if within and self.calibrated:
                 assert valid is not None, "a pair with a part says which parts are real"
                 total = total + calibration(general, residual, valid, groups=groups)
         return total, halves
@@ -121,13 +123,15 @@ class PiecewiseEntailment(_Entailment):
 class AdaptiveEntailment(_Entailment):
     """ARGENT's AdaEnt: `factor` × the sum over the relations of mean Huber_β(h φ) (ARGENT §4).
 
-    Readings, where the paper's text leaves them open: h = 1 across modalities; within, h falls with the similarity of
-    the pair: "cosine": 1 − cos(g̃, s̃) clamped to [0, 1]; "distance": tanh of the geodesic distance; "none": 1.
-    No gradient flows through h. β = 1; the sum is halved as HyCoCLIP's is.
+    h falls with the similarity of a pair, in the relations that `weighted` names: "within" a modality (the paper's
+    "Intra"), or "any"; elsewhere it is 1. Its formula is a reading, as the paper's text leaves it open: "cosine":
+    1 − cos(g̃, s̃) clamped to [0, 1]; "square": 1 − cos², 1 for cos < 0; "distance": tanh of the geodesic distance;
+    "none": 1. No gradient flows through h. β = 1; the sum is halved as HyCoCLIP's is.
     """
 
     relations: Relations = FOUR
-    weighting: Literal["cosine", "distance", "none"] = "cosine"
+    weighting: Literal["cosine", "square", "distance", "none"] = "cosine"
+    weighted: Literal["within", "any"] = "within"
     beta: Annotated[float, Field(gt=0, le=1000)] = 1.0
     factor: AtLeastZero = 0.5
 
@@ -136,7 +140,7 @@ class AdaptiveEntailment(_Entailment):
         for name in self.relations:
             general, specific, valid = ends(batch, RELATIONS[name])
             weight: Tensor | float = 1.0
-            if RELATIONS[name].within:
+            if self.weighted == "any" or RELATIONS[name].within:
                 weight = self._weight(batch, general.detach(), specific.detach())
             losses = []
             for geometry, one, other in factors(batch.geometry, general, specific):
@@ -151,7 +155,8 @@ class AdaptiveEntailment(_Entailment):
             return 1.0
         if self.weighting == "distance":
             return batch.geometry.distance(general, specific, paired=True).tanh().detach()
-        return (1 - F.cosine_similarity(general, specific, dim=-1)).clamp(0, 1)
+        cosine = F.cosine_similarity(general, specific, dim=-1).clamp(0, 1)
+        return 1 - (cosine.square() if self.weighting == "square" else cosine)
 
 
 def factors(geometry: Geometry, *points: Tensor) -> Iterator[tuple[Any, ...]]:
