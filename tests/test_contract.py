@@ -11,7 +11,7 @@ import pytest
 
 from hierbench import registry
 from hierbench.contracts import Fit, Task
-from hierbench.data.datasets import CaptionChains, Classification, MultiLabel, Retrieval
+from hierbench.data.datasets import CaptionChains, CaptionChoices, Classification, MultiLabel, Retrieval
 from hierbench.data.locate import Locations
 from hierbench.data.manifests import all_manifests
 from hierbench.data.readers import open_dataset
@@ -170,7 +170,7 @@ def test_manifest(name):
     assert any(TASKS[task]().spec.dataset == name for task in TASKS)  # else nothing uses it
     if manifest.reader == "miniature":
         dataset = open_dataset(name, Locations())
-        assert isinstance(dataset, Classification | MultiLabel | Retrieval | CaptionChains)
+        assert isinstance(dataset, Classification | MultiLabel | Retrieval | CaptionChains | CaptionChoices)
         assert dataset.name == name
         assert len(set(dataset.images.ids)) == len(dataset.images.ids)
     else:

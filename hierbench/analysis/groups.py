@@ -12,7 +12,14 @@ import torch
 from torch import Tensor
 
 from hierbench.contracts import EmbeddingRequests, Fit, Geometry, ImageSource
-from hierbench.data.datasets import CaptionChains, Classification, ImageFiles, MultiLabel, Retrieval
+from hierbench.data.datasets import (
+    CaptionChains,
+    CaptionChoices,
+    Classification,
+    ImageFiles,
+    MultiLabel,
+    Retrieval,
+)
 from hierbench.engine.session import Session
 from hierbench.errors import DataError, UsageError
 from hierbench.files import text_lines
@@ -124,6 +131,8 @@ def _texts(dataset: Any) -> dict[str, tuple[str, ...]]:
     if isinstance(dataset, (Classification, MultiLabel)):
         prompts = (t.replace("{}", name) for name in dataset.class_names for t in dataset.templates)
         return {"prompts": tuple(dict.fromkeys(prompts))}
+    if isinstance(dataset, CaptionChoices):
+        return {"captions": tuple(dict.fromkeys(text for texts in dataset.captions for text in texts))}
     raise TypeError(f"no groups are known for a {type(dataset).__name__}")
 
 

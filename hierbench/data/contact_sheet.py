@@ -10,7 +10,14 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from hierbench.data.datasets import AnyDataset, CaptionChains, Classification, MultiLabel, spread
+from hierbench.data.datasets import (
+    AnyDataset,
+    CaptionChains,
+    CaptionChoices,
+    Classification,
+    MultiLabel,
+    spread,
+)
 from hierbench.data.images import decode
 from hierbench.errors import UsageError
 from hierbench.files import replacing
@@ -64,6 +71,9 @@ def said_of(record: AnyDataset, row: int) -> list[str]:
         return [
             ", ".join(record.class_names[label] for label in np.flatnonzero(record.present[row])) or "(none)"
         ]
+    if isinstance(record, CaptionChoices):  # the first question on it: true, then false
+        said = (texts for shown, texts in zip(record.shown, record.captions, strict=True) if row in shown)
+        return [f"{'+' if place == 0 else '-'} {text}" for place, text in enumerate(next(said, ()))]
     items = np.flatnonzero(record.owner == row)
     if isinstance(record, CaptionChains):
         return [text for item in items[:1] for text in record.captions[item]]

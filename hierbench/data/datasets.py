@@ -182,7 +182,39 @@ class CaptionChains:
         )
 
 
-AnyDataset = Classification | MultiLabel | Retrieval | CaptionChains
+@dataclass(frozen=True)
+class CaptionChoices:
+    """Questions which caption fits: caption i of a question is true of its image i, those beyond its images of none."""
+
+    name: str
+    images: ImageSource
+    sample_ids: tuple[str, ...]  # of the questions
+    kinds: tuple[str, ...]  # what sets the false captions of each question apart
+    shown: tuple[tuple[int, ...], ...]  # positions in images.ids of each question's image, or two
+    captions: tuple[tuple[str, ...], ...]
+    variant: str = ""  # as in Classification
+
+    def facts(self) -> bytes:
+        return _canonical(
+            self.name, list(self.images.ids), self.sample_ids, self.kinds, self.shown, self.captions
+        )
+
+    def limited(self, count: int) -> Self:
+        """At most `count` questions, evenly spread, with their images."""
+        rows = spread(len(self.sample_ids), count)
+        used = sorted({image for row in rows for image in self.shown[row]})
+        position = {old: new for new, old in enumerate(used)}
+        return replace(
+            self,
+            images=subset(self.images, used),
+            sample_ids=tuple(self.sample_ids[row] for row in rows),
+            kinds=tuple(self.kinds[row] for row in rows),
+            shown=tuple(tuple(position[image] for image in self.shown[row]) for row in rows),
+            captions=tuple(self.captions[row] for row in rows),
+        )
+
+
+AnyDataset = Classification | MultiLabel | Retrieval | CaptionChains | CaptionChoices
 
 
 def subset(images: ImageSource, rows: Sequence[int] | np.ndarray) -> Subset:

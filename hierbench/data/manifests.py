@@ -40,11 +40,12 @@ Template = Annotated[str, StringConstraints(max_length=1_000)]
 Url = Annotated[str, StringConstraints(pattern=r"^(https?|ftp)://[^\s/]+/\S*$")]
 Repo = Annotated[str, StringConstraints(pattern=r"^[\w.-]+/[\w.-]+$")]
 Count = Annotated[int, Field(ge=0)]
+Kind = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 
 Reader = Literal[
     "imagefolder", "coco-captions", "hierarcaps", "miniature", "cifar", "stl10", "food101", "cub2011", "cars",
     "aircraft", "pets", "flowers102", "dtd", "caltech101", "eurosat", "resisc45", "sun397", "country211",
-    "imagenet", "karpathy", "voc2007", "coco-objects", "labelled-folder",
+    "imagenet", "karpathy", "voc2007", "coco-objects", "labelled-folder", "sugarcrepe", "aro", "winoground",
 ]  # fmt: skip
 """Names of the datasets' official layouts, keys of `hierbench.data.readers.READERS`."""
 
@@ -57,11 +58,13 @@ Protocol = Literal[
     "pep-v2",
     "pep-uncleaned",
     "hierarcaps",
+    "himo",
+    "which-caption",
     "counterfactual",
 ]
 """What can be measured on a dataset: keys of the `PROTOCOLS` of the task files."""
 
-CHAINS: tuple[Protocol, ...] = ("pep-v2", "pep-uncleaned", "hierarcaps", "counterfactual")
+CHAINS: tuple[Protocol, ...] = ("pep-v2", "pep-uncleaned", "hierarcaps", "himo", "counterfactual")
 
 MEASURABLE: Mapping[str, tuple[Protocol, ...]] = {
     "coco-captions": ("retrieval", "counterfactual"),
@@ -70,12 +73,21 @@ MEASURABLE: Mapping[str, tuple[Protocol, ...]] = {
     "voc2007": ("multilabel",),
     "coco-objects": ("multilabel",),
     "labelled-folder": ("multilabel",),
-    "miniature": ("zero-shot", "hierarchy", "levels", "retrieval", "multilabel", *CHAINS),
+    "sugarcrepe": ("which-caption",),
+    "aro": ("which-caption",),
+    "winoground": ("which-caption",),
+    "miniature": ("zero-shot", "hierarchy", "levels", "retrieval", "multilabel", "which-caption", *CHAINS),
 }
 """By reader, the protocols that its kind of dataset serves; other readers give images of one class each."""
 
-WITHOUT_CLASSES = ("coco-captions", "karpathy", "hierarcaps", "miniature", "labelled-folder")
+WITHOUT_CLASSES = (
+    "coco-captions", "karpathy", "hierarcaps", "miniature", "labelled-folder", "sugarcrepe", "aro", "winoground",
+)  # fmt: skip
 """Readers whose manifest may name no classes: captions, or classes from code or from the label table."""
+
+
+TABLED = ("coco-captions", "karpathy", "hierarcaps", "aro", "winoground")
+"""Readers whose manifest names the file of captions."""
 
 
 class _Strict(BaseModel):
@@ -161,6 +173,7 @@ class Manifest(_Strict):
     )
     corrected_names: dict[str, Text] = {}  # names that the corrected protocol puts in their place
     aliases: dict[str, str] = {}  # what else sources call a class -> class id
+    kinds: tuple[Kind, ...] = ()  # of questions which caption fits: those with a figure of their own
     names_hash: str | None = None  # see `names_hash`
     templates: tuple[Template, ...] = Field(default=(), max_length=1_000)  # prompts, {} is the class name
     taxonomy: Text | dict[str, Any] | None = None
@@ -261,7 +274,9 @@ class Manifest(_Strict):
             raise ValueError(f"classes, templates: the reader {self.reader} needs both")
         if self.reader == "labelled-folder" and not self.templates:
             raise ValueError("templates: the reader labelled-folder needs at least one")
-        if self.reader in ("coco-captions", "karpathy", "hierarcaps") and not self.layout.table:
+        if self.reader in ("sugarcrepe", "winoground") and not self.kinds:
+            raise ValueError(f"kinds: the reader {self.reader} needs the kinds of its questions")
+        if self.reader in TABLED and not self.layout.table:
             raise ValueError(f"layout.table: the reader {self.reader} needs the name of the captions file")
         self._counts_add_up()
         fitting = MEASURABLE.get(self.reader, ("zero-shot", "hierarchy", "levels", "counterfactual"))

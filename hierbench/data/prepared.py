@@ -20,7 +20,14 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from hierbench.data.datasets import AnyDataset, CaptionChains, Classification, MultiLabel, Retrieval
+from hierbench.data.datasets import (
+    AnyDataset,
+    CaptionChains,
+    CaptionChoices,
+    Classification,
+    MultiLabel,
+    Retrieval,
+)
 from hierbench.data.manifests import Manifest
 from hierbench.data.stamps import stamp_of
 from hierbench.errors import DataError, one_line
@@ -327,7 +334,11 @@ def _flattened(items: Sequence[Sequence[Any]], rows: Sequence[Sequence[int]], wh
 
 
 def kind_of(record: AnyDataset) -> str:
-    """Key of `KINDS`."""
+    """Key of `KINDS`. Raises DataError for questions on captions."""
+    if isinstance(record, CaptionChoices):
+        raise DataError(
+            f"dataset {record.name} has no prepared form: it is read where it lies (--data {record.name}=DIR)"
+        )
     return next(kind for kind, cls in KINDS.items() if isinstance(record, cls))
 
 
@@ -348,6 +359,7 @@ def annotation(record: AnyDataset) -> dict[str, list[Any]]:
             captions[image].append(caption)
             rows[image].append(row)
         return {"captions": captions, "caption_rows": rows}
+    assert isinstance(record, CaptionChains), "kind_of has refused any other"
     samples: list[list[dict[str, Any]]] = [[] for _ in range(count)]
     chains = zip(record.sample_ids, record.captions, record.owner.tolist(), strict=True)
     for row, (sample_id, levels, image) in enumerate(chains):

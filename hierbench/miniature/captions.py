@@ -214,11 +214,16 @@ def _level_4(scene: Scene, draws: Draws) -> Spoken:
     meaning = full_meaning(scene)
     if scene.relation and draws.below(2):
         meaning = Meaning(meaning.mentions[::-1], INVERSE[scene.relation], scene.background)
+    return told_fully(meaning, draws), meaning
+
+
+def told_fully(meaning: Meaning, draws: Draws) -> str:
+    """A full caption of a meaning with a place; the draws decide its wording, alike for meanings of one form."""
     told = _with_article(_noun(draws, meaning.mentions[0]))
     if meaning.relation:
         other = _with_article(_noun(draws, meaning.mentions[1]))
         told = f"{told} {draws.choice(RELATION_WORDS[meaning.relation])} {other}"
-    return draws.choice(_TELLING).format(a=told, w=draws.choice(BACKGROUNDS[scene.background])), meaning
+    return draws.choice(_TELLING).format(a=told, w=draws.choice(BACKGROUNDS[meaning.background or ""]))
 
 
 def _part_phrase(thing: Thing, level: int, draws: Draws) -> Spoken:

@@ -11,17 +11,35 @@ from pathlib import Path
 import numpy as np
 
 from hierbench import png
-from hierbench.data.datasets import AnyDataset, CaptionChains, Classification, MultiLabel, Retrieval
+from hierbench.data.datasets import (
+    AnyDataset,
+    CaptionChains,
+    CaptionChoices,
+    Classification,
+    MultiLabel,
+    Retrieval,
+)
 from hierbench.data.manifests import Manifest, load_manifest
 from hierbench.data.naming import Words
 from hierbench.errors import UnknownNameError
-from hierbench.miniature.captions import LEVELS, Caption, captions_at, chain, part_captions
+from hierbench.miniature.alterations import ALTERATIONS, altered
+from hierbench.miniature.captions import (
+    LEVELS,
+    Caption,
+    captions_at,
+    chain,
+    full_meaning,
+    part_captions,
+    told_fully,
+)
+from hierbench.miniature.draws import Draws
 from hierbench.miniature.scenes import SPLITS, Box, Scene, all_scenes, render, scene
 from hierbench.miniature.vocabulary import BACKGROUNDS, COLOURS, INVERSE, KINDS
 
 LABELLED = 1_000  # images of a classification set
 RETRIEVED = 1_000  # images of the retrieval set
 CAPTIONS_EACH = 2  # captions an image of the retrieval set
+ASKED = 200  # scenes with questions which caption fits
 CHAINED, POOLED = 400, 100  # samples of the chains, captions of their pool
 
 
@@ -82,6 +100,8 @@ def read(manifest: Manifest) -> AnyDataset:
             return _retrieval(manifest.name)
         case "miniature-chains":
             return _chains(manifest.name)
+        case "miniature-choices":
+            return choices(manifest.name)
         case name:
             raise UnknownNameError(
                 f"no dataset {name!r} in the miniature: its manifest cannot be one of a user's"
@@ -152,6 +172,27 @@ def _chains(name: str) -> CaptionChains:
         owner=np.arange(len(chosen), dtype=np.int64),
         pool=tuple(captions_at(scene, LEVELS)[0].text for scene in pool_scenes()),
     )
+
+
+def choices(name: str) -> CaptionChoices:
+    """A question for each alteration of each of the first ASKED retrieval scenes with two things, which it makes false.
+
+    The true and the false caption are worded alike, but for what is altered.
+    """
+    asked = [scene for scene in retrieval_scenes() if len(scene.things) == 2][:ASKED]
+    ids, kinds, shown, captions = [], [], [], []
+    for position, drawn in enumerate(asked):
+        meaning = full_meaning(drawn)
+        for kind in ALTERATIONS:
+            other = altered(drawn, kind)
+            if other is None:
+                continue
+            told = (told_fully(said, Draws("choices", drawn.split, drawn.index)) for said in (meaning, other))
+            ids.append(f"{drawn.id}/{kind}")
+            kinds.append(kind)
+            shown.append((position,))
+            captions.append(tuple(told))
+    return CaptionChoices(name, _images(asked), tuple(ids), tuple(kinds), tuple(shown), tuple(captions))
 
 
 def _images(scenes) -> MiniatureImages:

@@ -177,7 +177,7 @@ def world(tmp_path, layouts, tiny_checkpoint, monkeypatch):
     tasks_page = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
     blocks = dict(re.findall(r"^```(yaml|python)\n(.*?)^```", tasks_page, re.S | re.M))
     (tmp_path / "mine.yaml").write_text(blocks["yaml"])
-    (tmp_path / "tree.tsv").write_text("animal\tcat\nanimal\tdog\n")
+    (tmp_path / "tree.tsv").write_text("animal\tfeline\nanimal\tcanine\nfeline\tcat\ncanine\tdog\n")
     (tmp_path / "mytasks.py").write_text(blocks["python"])
     models_page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
     (tmp_path / "mymodel.py").write_text(re.findall(r"^```python\n(.*?)^```", models_page, re.S | re.M)[0])

@@ -163,7 +163,7 @@ def test_options_reach_the_engine(hierbench, engine, tmp_path):
         "models": ["a", "b", ("meru", "c.pth", "n")], "tasks": ["pep-v2", "hierarcaps"], "suite": None,
         "data": {"coco": Path("d")}, "data_dir": Path("d"), "out": Path("o"), "device": "cpu", "batch_size": 3,
         "dtype": "bfloat16", "limit": 7, "workers": 0, "cache": False, "offline": True, "force": True,
-        "protocol": "corrected", "prompts": "photo", "compile": True,
+        "protocol": "corrected", "prompts": "photo", "compile": True, "progress": None,
     }  # fmt: skip
     assert "--family" not in done.err  # no first steps for someone who is past them
 

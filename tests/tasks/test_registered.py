@@ -23,6 +23,8 @@ NAMES = {f"zero-shot/{name}" for name in SIXTEEN} | {
     "zero-shot/miniature-things", "zero-shot/miniature-colours", "zero-shot/miniature-backgrounds",
     "hierarchy/miniature-things", "retrieval/miniature", "pep-v2/miniature", "pep-v2-radial/miniature",
     "hierarcaps/miniature", "levels/miniature-things",
+    "himo", "himo/miniature", "which-caption/miniature", "which-caption/sugarcrepe", "which-caption/winoground",
+    "which-caption/aro-relation", "which-caption/aro-attribution",
     *(f"{kind}/{name}" for kind in ("hierarchy", "levels") for name in TREES),
 }  # fmt: skip
 

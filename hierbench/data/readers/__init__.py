@@ -12,12 +12,13 @@ from pathlib import Path
 from types import ModuleType
 
 from hierbench.data import prepared
-from hierbench.data.datasets import AnyDataset, CaptionChains
+from hierbench.data.datasets import AnyDataset, CaptionChains, CaptionChoices
 from hierbench.data.locate import Locations, missing
 from hierbench.data.manifests import Manifest, load_manifest
 from hierbench.data.naming import Words
 from hierbench.data.readers import (
     aircraft,
+    aro,
     caltech101,
     cars,
     cifar,
@@ -38,10 +39,12 @@ from hierbench.data.readers import (
     pets,
     resisc45,
     stl10,
+    sugarcrepe,
     sun397,
     tfds,
     voc2007,
     wds,
+    winoground,
 )
 from hierbench.data.readers._files import VARIANT, read_text
 from hierbench.data.readers._labels import OTHER_SPLIT
@@ -53,9 +56,9 @@ GENERIC = (hf_parquet, wds, tfds, imagefolder)
 READERS: dict[str, ModuleType] = {
     module.NAME: module
     for module in (
-        aircraft, caltech101, cars, cifar, coco_captions, coco_objects, country211, cub2011, dtd, eurosat,
-        flowers102, food101, hierarcaps, imagenet, karpathy, labelled_folder, pets, resisc45, stl10, sun397,
-        voc2007, *GENERIC,
+        aircraft, aro, caltech101, cars, cifar, coco_captions, coco_objects, country211, cub2011, dtd, eurosat,
+        flowers102, food101, hierarcaps, imagenet, karpathy, labelled_folder, pets, resisc45, stl10,
+        sugarcrepe, sun397, voc2007, winoground, *GENERIC,
     )
 }  # fmt: skip
 """Readers of the official and of the generic layouts by name."""
@@ -102,7 +105,7 @@ def open_folder(
 
 def _read(manifest: Manifest, folder: Path, locations: Locations | None) -> AnyDataset:
     own = READERS[manifest.reader]
-    extra = {"locations": locations} if own is hierarcaps else {}
+    extra = {"locations": locations} if own in (hierarcaps, sugarcrepe) else {}  # they may borrow images
     if prepared.fits(manifest, folder):
         return prepared.read(manifest, folder)
     if (folder / VARIANT).is_file():  # an export, which file names might take for the official layout
@@ -127,7 +130,7 @@ def _as_exported(folder: Path, dataset: AnyDataset) -> AnyDataset:
     variant = read_text(folder / VARIANT, "variant").strip()
     return (
         dataset
-        if isinstance(dataset, CaptionChains)
+        if isinstance(dataset, CaptionChains | CaptionChoices)
         else replace(dataset, variant=variant or dataset.variant)
     )
 
@@ -135,7 +138,7 @@ def _as_exported(folder: Path, dataset: AnyDataset) -> AnyDataset:
 def _not_a_slice(manifest: Manifest, module: ModuleType, dataset: AnyDataset) -> AnyDataset:
     """Mark a part of a split that is a slice of TFDS' order: outside of TFDS nothing tells which part it is."""
     sliced = "[" in manifest.split and module is not tfds
-    if isinstance(dataset, CaptionChains):
+    if isinstance(dataset, CaptionChains | CaptionChoices):
         return dataset
     whole = len(dataset.images.ids) == manifest.counts.images
     return replace(dataset, variant=dataset.variant or OTHER_SPLIT) if sliced and not whole else dataset

@@ -14,17 +14,16 @@ from pathlib import Path
 import numpy as np
 
 from hierbench.data.datasets import CaptionChains
-from hierbench.data.locate import Locations, missing
-from hierbench.data.manifests import Manifest, load_manifest
+from hierbench.data.locate import Locations
+from hierbench.data.manifests import Manifest
 from hierbench.data.readers._files import (
     captions_file,
     find_root,
-    first_there,
-    image_folder,
     images_by_name,
     read_text,
 )
-from hierbench.errors import DataError, MissingDataError
+from hierbench.data.readers._lent import pictures
+from hierbench.errors import DataError
 
 NAME = "hierarcaps"
 LEVELS = 4
@@ -79,29 +78,12 @@ def read(manifest: Manifest, folder: Path, locations: Locations | None = None) -
     position = {name: place for place, name in enumerate(distinct)}
     return CaptionChains(
         name=manifest.name,
-        images=images_by_name(manifest, _pictures(manifest, folder, locations or Locations()), distinct),
+        images=images_by_name(manifest, pictures(manifest, folder, locations or Locations()), distinct),
         sample_ids=tuple(first_row),
         captions=tuple(chains),
         owner=np.array([position[name] for name in files], np.int64),
         pool=_pool(folder / manifest.layout.pool) if manifest.layout.pool else None,
     )
-
-
-def _pictures(manifest: Manifest, folder: Path, locations: Locations) -> Path:
-    own = first_there(folder, manifest.layout.images)
-    if own is not None:
-        return own
-    folders = f"{' or '.join(manifest.layout.images)}/"
-    if not manifest.layout.images_of:
-        raise DataError(f"dataset {manifest.name}: {folder} has no image folder {folders}")
-    lender = load_manifest(manifest.layout.images_of)
-    lent = locations.find(lender.name)
-    if lent is None:
-        raise MissingDataError(
-            f"dataset {manifest.name}: {folder} has no {folders}; the images of another dataset serve instead: "
-            f"{missing(lender)}"
-        )
-    return image_folder(lender, lent)
 
 
 def _pool(path: Path) -> tuple[str, ...]:
