@@ -140,13 +140,14 @@ def test_uncertainty_says_where_a_model_was_not_trained_with_it(hierbench, tmp_p
 
 
 def test_where_no_cone_holds_the_way_the_nearest_captions_are_met(hierbench):
-    """The built-in ARGENT is trained by angles: captions' cones are narrower than the angles to its images."""
-    done = hierbench("analyze", "traversal", "miniature-argent", "--count", 3, "-o", "out", *SOME)
+    """The built-in MERU saw full captions alone: for some images no shorter one's cone holds the way to the root."""
+    done = hierbench("analyze", "traversal", "miniature-meru", "--count", 3, "-o", "out", *SOME)
     assert done.status == 0, done.err
     found = json.loads(done.out)["rows"]
-    for image in {row["image"] for row in found}:
+    outside = {row["image"] for row in found if not row["within_cones"]}
+    assert outside
+    for image in outside:
         met = [row["caption"] for row in found if row["image"] == image]
         assert len(met) > 1
         assert met[-1] == "[ROOT]"
-    assert {row["within_cones"] for row in found} == {False}
-    assert "from 3 of 3 images to the root: there the nearest captions are shown" in done.err
+    assert f"from {len(outside)} of 3 images to the root: there the nearest captions are shown" in done.err

@@ -67,7 +67,9 @@ def test_all_four_commands_go_by_the_protocol(hierbench, aware, tmp_path):
 
     done = hierbench("errata", "--measure", "aware", "--adapter", path, "--device", "cpu")
     assert done.status == 0, done.err
-    assert asked() == ["released", "corrected"]
+    loaded = asked()  # once for each dataset that an erratum moves
+    assert loaded == ["released", "corrected"] * (len(loaded) // 2)
+    assert loaded
 
     small = ("miniature", "--count", 20, "--share", 0.2, "--negatives", 5, "--keep", 10, "--chunk", 50)
     done = hierbench("clean", *small, "--backend", "oracle", "--out", "cleaned")
