@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from hierbench.data.datasets import AnyDataset, Classification, MultiLabel, Retrieval
+from hierbench.data.datasets import AnyDataset, CaptionChoices, Classification, MultiLabel, Retrieval
 from hierbench.data.readers._files import VARIANT
 from hierbench.data.readers.imagefolder import INDEX
 from hierbench.data.readers.wds import IGNORED
@@ -53,7 +53,8 @@ def export(record: AnyDataset, form: str, out: Path, progress: Progress | bool |
     if form == "imagefolder" and not isinstance(record, Classification):
         raise UsageError(f"dataset {record.name} has no single label an image: export it with --format wds")
     if not isinstance(record, Classification | MultiLabel | Retrieval):
-        raise UsageError(f"dataset {record.name} holds chains of captions, which {form} has no place for")
+        what = "choices of" if isinstance(record, CaptionChoices) else "chains of"
+        raise UsageError(f"dataset {record.name} holds {what} captions, which {form} has no place for")
     out = Path(os.path.abspath(out.expanduser()))
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise UsageError(f"-o {out} exists and is not an empty folder: choose another one")
