@@ -47,14 +47,17 @@ def test_every_module_and_data_file_is_inside(wheel):
         for path in (ROOT / folder).rglob("*")
         if path.suffix in DATA | {".py"} or path.name in LICENCES
         if "__pycache__" not in path.parts and not path.name.startswith(".")
-        if not path.is_relative_to(ROOT / "leaderboard" / "results")
+        if not any(
+            path.is_relative_to(ROOT / "leaderboard" / figures) for figures in ("results", "reproductions")
+        )
     }
     assert len(wanted) > 50
     assert sorted(wanted - inside) == []
 
 
 def test_submitted_results_are_not_inside(wheel):
-    assert [name for name in wheel if name.startswith("hierbench/leaderboard/results")] == []
+    figures = ("hierbench/leaderboard/results", "hierbench/leaderboard/reproductions")
+    assert [name for name in wheel if name.startswith(figures)] == []
 
 
 def test_licences_and_the_command_are_inside(wheel):

@@ -241,7 +241,7 @@ def _load(folder: Path) -> None:
 def _manifest(folder: Path) -> None:
     page = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
     (folder / "mine.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0])
-    (folder / "tree.tsv").write_text("animal\tcat\nanimal\tdog\n")
+    (folder / "tree.tsv").write_text("animal\tfeline\nanimal\tcanine\nfeline\tcat\ncanine\tdog\n")
     for number in range(6):
         path = folder / "mine" / ("cat", "dog")[number % 2] / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hierbench.data.datasets import CaptionChoices, ImageFiles
-from hierbench.data.images import decode
 from hierbench.data.manifests import Manifest
 from hierbench.data.readers._choices import Question, choices
 from hierbench.data.readers._files import captions_file, find_root, image_folder, images_by_name
@@ -35,6 +34,8 @@ class Crops:
         """The part as a PNG. Raises DataError for a file that is no image, or a box outside of it."""
         name, _, box = image_id.rpartition("#")
         left, top, width, height = map(int, box.split(","))
+        from hierbench.data.images import decode  # torch, which lists of datasets do without
+
         picture = decode(self.whole.read(name), name)
         if not (0 <= left < picture.width and 0 <= top < picture.height):
             raise DataError(
