@@ -137,6 +137,12 @@ def locked(path: Path, timeout: float = -1, busy: Exception | None = None) -> It
         raise busy or TimeoutError(f"another process holds {path}") from None
 
 
+def sha256(path: Path) -> str:
+    """Hex SHA-256 of a file's bytes. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def regular_file(path: Path, what: str = "file") -> Path:
     """`path`, where it is a file that holds bytes (links are followed): a FIFO or a device would never end.
 

@@ -7,7 +7,7 @@ keep (OUT/items/<model>/<task>/<table>.parquet), so what makes an item hard for 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from hierbench import results
 from hierbench.errors import OutputError
 from hierbench.leaderboard import columns, papers, resampling, tables, views
 from hierbench.leaderboard.columns import Column
-from hierbench.leaderboard.resampling import Items, Measured
+from hierbench.leaderboard.resampling import Found, Items
 from hierbench.leaderboard.tables import Cell
 from hierbench.metrics import bootstrap, seeds, significance
 from hierbench.names import lookup
@@ -31,8 +31,6 @@ PERMUTATIONS = 40
 """For each metric tested, and at least `FEWEST`: Holm's correction multiplies the smallest p by their number."""
 
 FEWEST = 2000
-
-Found = Mapping[str, Mapping[str, tuple[Path, "Record"]]]  # model -> task -> the folder and the record
 
 
 @dataclass(frozen=True)
@@ -144,22 +142,13 @@ class _Side:
     found: Found
 
 
-class _Readings:
-    """Items of records, and what follows from them, each read and computed once."""
+class _Readings(resampling.Readings):
+    """What two models' items say together, too."""
 
     def __init__(self, found: Found):
-        self.found = found
+        super().__init__(found)
         self.permutations = FEWEST
-        self.of = cache(self._of)
-        self.drawn = cache(self._drawn)
         self.exchanged = cache(self._exchanged)
-
-    def _of(self, model: str, task: str) -> Measured | str:
-        return resampling.read(*self.found[model][task])
-
-    def _drawn(self, model: str, task: str) -> dict[str, np.ndarray]:
-        measured = self.of(model, task)
-        return {} if isinstance(measured, str) else measured.drawn()
 
     def _exchanged(self, first: str, second: str, task: str) -> dict[str, np.ndarray]:
         a, b = self.of(first, task), self.of(second, task)
@@ -204,7 +193,7 @@ def _difference(
     if len(models) > 2:
         tested = seeds.difference(values[0], values[1], drawn[0], drawn[1])
         return replace(found, low=tested.low, high=tested.high, p=tested.p if column.better else None)
-    low, high = interval(drawn[0][0] - drawn[1][0])
+    low, high = bootstrap.interval(drawn[0][0] - drawn[1][0])
     exchanged = readings.exchanged(*models, column.task).get(column.metric) if column.better else None
     p = None if exchanged is None else significance.permutation_p(a - b, exchanged)
     return replace(found, low=low, high=high, p=p)
@@ -253,14 +242,8 @@ def differences(
         return one if isinstance(one, str) else str(other)
     if why := resampling.differing(one, other):
         return why
-    a, b = one.drawn(), other.drawn()
+    a, b = one.statistics.drawn(), other.statistics.drawn()
     return {name: a[name] - b[name] for name in a}
-
-
-def interval(drawn: np.ndarray) -> tuple[float, float]:
-    """95 % bounds of differences on resamples; those that are undefined on some are left out."""
-    low, high = np.quantile(drawn[np.isfinite(drawn)], [(1 - bootstrap.LEVEL) / 2, (1 + bootstrap.LEVEL) / 2])
-    return float(low), float(high)
 
 
 def against_published(

@@ -10,6 +10,7 @@ from hierbench import registry
 from hierbench.contracts import ModelAdapter, ProtocolAware
 from hierbench.errata import Erratum, errata
 from hierbench.leaderboard import compare
+from hierbench.metrics import bootstrap
 from hierbench.metrics.classification import accuracy
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _effects(
         other = ahead[metric].value
         low, high = None, None
         if not isinstance(drawn, str) and metric in drawn:
-            low, high = compare.interval(drawn[metric])
+            low, high = bootstrap.interval(drawn[metric])
         found.append(
             Effect(
                 erratum.id, before.task, metric, units[metric], figure.value, other, other - figure.value, low, high,

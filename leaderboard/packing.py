@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from hierbench import registry, results
 from hierbench.errors import DataError, OutputError, UsageError, one_line
-from hierbench.files import replacing, safe_name
-from hierbench.leaderboard.submissions import CARD, INDEX, SCHEMA, listed, place, sha256
+from hierbench.files import replacing, safe_name, sha256
+from hierbench.leaderboard.submissions import CARD, INDEX, SCHEMA, listed, place
 from hierbench.leaderboard.verification import Verdict, check, refuse
 from hierbench.names import lookup
 from hierbench.results import Record

@@ -13,7 +13,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -90,7 +89,7 @@ class _Entrant:
     rows: tuple[Row, ...]
 
 
-def _entrants(table: Table, found: compare.Found, each_seed: bool) -> list[_Entrant]:
+def _entrants(table: Table, found: resampling.Found, each_seed: bool) -> list[_Entrant]:
     rows = {row.model: row for row in table.rows}
     recipes = {} if each_seed else compare.recipes(found)
     groups = {name: models for name, models in recipes.items() if len(models) > 1}
@@ -117,18 +116,13 @@ class _Contest:
 
 
 class _Board:
-    def __init__(self, table: Table, entrants: Sequence[_Entrant], found: compare.Found):
+    def __init__(self, table: Table, entrants: Sequence[_Entrant], found: resampling.Found):
         self.table, self.entrants, self.found = table, entrants, found
-        self.measured = cache(self._measured)
-        self.drawn = cache(self._drawn)
-
-    def _measured(self, model: str, task: str) -> Measured | str:
-        return resampling.read(*self.found[model][task])
+        self.readings = resampling.Readings(found)
 
     def _drawn(self, model: str, task: str) -> dict[str, np.ndarray]:
-        measured = self.measured(model, task)
         seed = f"{bootstrap.SEED}:{self.found[model][task][1].dataset}"  # other data, other draws
-        return {} if isinstance(measured, str) else measured.drawn(seed)
+        return self.readings.drawn(model, task, seed)
 
     def rankings(self) -> Rankings:
         contests, ranked = [], []
@@ -160,7 +154,7 @@ class _Board:
                     outcasts[entrant.name] = why
                 continue
             figures = np.array([cell.estimate.value for cell in cells if cell.estimate])
-            own = np.stack([self.drawn(row.model, column.task)[column.metric] for row in entrant.rows])
+            own = np.stack([self._drawn(row.model, column.task)[column.metric] for row in entrant.rows])
             names.append(entrant.name)
             values.append(figures.mean())
             drawn.append(own.mean(0) if len(figures) == 1 else seeds.replicates(figures, own, entrant.name))
@@ -213,10 +207,10 @@ class _Board:
                 return "; ".join(self.table.footnotes[note] for note in cell.notes) + whose
             if (cell.n or 0) < most:
                 return f"measured on {cell.n or 0:,} of {most:,} items" + whose
-            measured = self.measured(row.model, column.task)
+            measured = self.readings.of(row.model, column.task)
             if isinstance(measured, str):
                 return measured + whose
-            if column.metric not in self.drawn(row.model, column.task):
+            if column.metric not in self._drawn(row.model, column.task):
                 return "resampling says nothing about this metric"
             if why := measured.disagreement(column.metric):
                 return why

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,13 +39,6 @@ class Measured:
     items: Items
     statistics: bootstrap.Statistics
 
-    def drawn(self, seed: str = bootstrap.SEED) -> dict[str, np.ndarray]:
-        """Each metric on every resample (R,); metrics of which resampling makes no sense are left out."""
-        return _collected(
-            self.statistics.statistic(counts)
-            for counts in bootstrap.draws(len(self.statistics.units), seed=seed)
-        )
-
     def disagreement(self, metric: str) -> str:
         """Why a recorded figure is not that of its items, for one that somebody edited; empty where it is."""
         recorded = (self.record.metrics or {})[metric].value
@@ -52,6 +46,28 @@ class Measured:
         if own is None or abs(own - recorded) <= 10 * ROUNDING * max(1.0, abs(own)):
             return ""
         return f"the recorded {recorded:.6g} of {self.record.model} is not the {own:.6g} of its items: run it again"
+
+
+Found = Mapping[str, Mapping[str, "tuple[Path, Record]"]]
+"""Model -> task -> the folder and the record."""
+
+
+class Readings:
+    """Items of records, and their figures on resamples, each read and computed once."""
+
+    def __init__(self, found: Found):
+        self.found = found
+        self.of = cache(self._of)
+        self.drawn = cache(self._drawn)
+
+    def _of(self, model: str, task: str) -> Measured | str:
+        """The record with its items, or why they say nothing."""
+        return read(*self.found[model][task])
+
+    def _drawn(self, model: str, task: str, seed: str = bootstrap.SEED) -> dict[str, np.ndarray]:
+        """Each metric on every resample (R,); none where items say nothing."""
+        measured = self.of(model, task)
+        return {} if isinstance(measured, str) else measured.statistics.drawn(seed)
 
 
 def read(folder: str | Path, record: Record) -> Measured | str:
@@ -115,7 +131,7 @@ def exchanged(first: Measured, second: Measured, permutations: int) -> dict[str,
         }
         if not good:
             continue
-        drawn = _collected(
+        drawn = bootstrap.collected(
             {name: values for name, values in _after(statistic, mask).items() if name in good}
             for mask in significance.exchanges(n, permutations)
         )
@@ -130,15 +146,6 @@ def _after(statistic: bootstrap.Statistic, mask: np.ndarray) -> dict[str, np.nda
     own, other = mask.astype(np.float64), (~mask).astype(np.float64)
     a, b = statistic(np.hstack([own, other])), statistic(np.hstack([other, own]))
     return {name: a[name] - b[name] for name in a}
-
-
-def _collected(parts) -> dict[str, np.ndarray]:
-    drawn: dict[str, list[np.ndarray]] = {}
-    with np.errstate(invalid="ignore", divide="ignore"):
-        for part in parts:
-            for name, values in part.items():
-                drawn.setdefault(name, []).append(values)
-    return {name: np.concatenate(blocks) for name, blocks in drawn.items()}
 
 
 def _joined(first: Items, second: Items) -> dict[str, pd.DataFrame]:

@@ -8,7 +8,6 @@ No images, no weights, and no paths of the machine that measured.
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -112,12 +111,6 @@ def listed(folder: Path) -> dict[str, Path]:
         if path.is_file() and name != INDEX:
             found[name] = path
     return found
-
-
-def sha256(path: Path) -> str:
-    """Of a file's bytes. Raises OSError."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # ----------------------------------------------------------------------------------------------------------- filing

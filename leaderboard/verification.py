@@ -19,9 +19,10 @@ from hierbench import registry, results
 from hierbench.contracts import Estimate, Task
 from hierbench.data.manifests import PROTOCOLS, Manifest, load_manifest, names_hash
 from hierbench.errors import DataError, HierbenchError, UnknownNameError, one_line
+from hierbench.files import sha256
 from hierbench.geometry import Lorentz, Product, Sphere
 from hierbench.leaderboard.resampling import IDENTITY
-from hierbench.leaderboard.submissions import CARD, INDEX, Index, listed, opened, read_index, sha256
+from hierbench.leaderboard.submissions import CARD, INDEX, Index, listed, opened, read_index
 from hierbench.results import Record
 from hierbench.results.record import ROUNDING, described, strict_json
 

@@ -13,7 +13,7 @@ from hierbench.data import prepared
 from hierbench.data.datasets import AnyDataset, spread
 from hierbench.data.prepared import Origin, Shard
 from hierbench.errors import DataError
-from hierbench.files import replacing, sweep
+from hierbench.files import replacing, sha256, sweep
 from hierbench.json_files import known_json, write_json
 from hierbench.pool import each
 from hierbench.progress import Progress
@@ -106,9 +106,8 @@ def _finished(path: Path, account: Path) -> tuple[Shard, int] | None:
     told = known_json(account)
     if told is None or not path.is_file() or path.stat().st_size != told.get("size"):
         return None
-    with path.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != told["sha256"]:
-            return None
+    if sha256(path) != told["sha256"]:
+        return None
     digest = int(told.pop("digest"), 16)
     return Shard(**told), digest
 

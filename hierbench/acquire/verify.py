@@ -16,6 +16,7 @@ from hierbench.data.locate import Locations
 from hierbench.data.manifests import load_manifest
 from hierbench.data.prepared import PreparedCounts
 from hierbench.errors import DataError
+from hierbench.files import sha256
 from hierbench.pool import each
 from hierbench.progress import Progress, choose
 
@@ -109,8 +110,7 @@ def _check_shards(folder: Path, info: prepared.Info, workers: int, progress: Pro
 
 def _hashed(folder: Path, shard: prepared.Shard) -> tuple[str, str, str]:
     try:
-        with (folder / shard.name).open("rb") as file:
-            return shard.name, hashlib.file_digest(file, "sha256").hexdigest(), shard.sha256
+        return shard.name, sha256(folder / shard.name), shard.sha256
     except OSError as error:
         raise DataError(f"{folder / shard.name} cannot be read: {error.strerror or error}") from error
 

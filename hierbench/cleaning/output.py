@@ -26,7 +26,7 @@ from hierbench.cleaning.sources import IMAGES, LEVELS, check_apart, image_name
 from hierbench.cleaning.stages import STAGES
 from hierbench.engine import provenance
 from hierbench.errors import OutputError
-from hierbench.files import replacing, sweep
+from hierbench.files import replacing, sha256, sweep
 from hierbench.json_files import read_json
 from hierbench.progress import Progress, Quiet
 
@@ -223,7 +223,7 @@ def _images(outcome: Outcome, out: Path, progress: Progress) -> None:
             path = out / IMAGES / image_name(image_id)
             if place not in kept:
                 path.unlink(missing_ok=True)
-            elif not path.exists() or _sha256(path) != outcome.source.image_hashes[place]:
+            elif not path.exists() or sha256(path) != outcome.source.image_hashes[place]:
                 with replacing(path) as temporary:
                     temporary.write_bytes(dataset.images.read(image_id))
             advance(1)
@@ -265,14 +265,10 @@ def _manifest(outcome: Outcome, out: Path) -> dict[str, Any]:
         "probes": outcome.probes,
         "warnings": outcome.warnings,
         "questions": {"describes": questions.DESCRIBES, "entails": questions.ENTAILS},
-        "files": {name: _sha256(out / name) for name in files},
+        "files": {name: sha256(out / name) for name in files},
         "versions": provenance.versions() | {"pyarrow": version("pyarrow")},
         "revision": provenance.revision(),
     }
     if source.faults is not None:
         manifest["planted"] = select.against_truth(source.faults, kept)
     return manifest
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -42,6 +42,10 @@ class Statistics:
             name: Estimate(figure) for name, figure in self.fixed.items()
         }
 
+    def drawn(self, seed: str = SEED) -> dict[str, np.ndarray]:
+        """Each figure on every resample, (RESAMPLES,): the same resamples for every model. Not those that are fixed."""
+        return collected(map(self.statistic, _draws(len(self.units), RESAMPLES, seed)))
+
 
 def value(statistic: Statistic, n: int) -> dict[str, float]:
     """The figures themselves: every one of the `n` units counted once."""
@@ -59,12 +63,24 @@ def estimates(
     figures = value(statistic, n)
     if n < 2:
         return {name: Estimate(figure) for name, figure in figures.items()}
-    drawn: dict[str, list[np.ndarray]] = {name: [] for name in figures}
+    drawn = collected(map(statistic, _draws(n, resamples, seed)))
+    return {name: _estimate(figures[name], values) for name, values in drawn.items()}
+
+
+def collected(parts: Iterable[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Figures on some resamples and on others, one after the other: name -> (resamples,); undefined ones are NaN."""
+    drawn: dict[str, list[np.ndarray]] = {}
     with np.errstate(invalid="ignore", divide="ignore"):
-        for counts in _draws(n, resamples, seed):
-            for name, values in statistic(counts).items():
-                drawn[name].append(values)
-    return {name: _estimate(figures[name], np.concatenate(values)) for name, values in drawn.items()}
+        for part in parts:
+            for name, values in part.items():
+                drawn.setdefault(name, []).append(values)
+    return {name: np.concatenate(blocks) for name, blocks in drawn.items()}
+
+
+def interval(drawn: np.ndarray) -> tuple[float, float]:
+    """95 % bounds of figures on resamples, percentiles; those that are not defined on some are left out."""
+    low, high = np.quantile(drawn[np.isfinite(drawn)], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
 
 
 def draws(
@@ -124,8 +140,4 @@ def _own(unit: np.ndarray | None, column: np.ndarray) -> np.ndarray:
 
 
 def _estimate(figure: float, drawn: np.ndarray) -> Estimate:
-    drawn = drawn[np.isfinite(drawn)]
-    if not drawn.size:
-        return Estimate(figure)
-    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(figure, float(low), float(high))
+    return Estimate(figure, *interval(drawn)) if np.isfinite(drawn).any() else Estimate(figure)

@@ -18,7 +18,7 @@ import numpy as np
 
 import hierbench
 from hierbench import registry, results
-from hierbench.metrics import bootstrap, seeds
+from hierbench.metrics import seeds
 from hierbench.reproduce.study import Claim, Measure
 from hierbench.reproduce.work import Plan
 
@@ -106,7 +106,7 @@ def _figures(plan: Plan) -> Figures:
             if record is None or record.metrics is None:
                 continue
             items = results.read_items(plan.out, record)
-            drawn = _resampled(registry.under(task, record.protocol).statistics(items))
+            drawn = registry.under(task, record.protocol).statistics(items).drawn()
             for name, measure in plan.study.measures.items():
                 if measure.task == task and set(measure.metrics) <= record.metrics.keys():
                     scale = 100.0 if _described(measure)["unit"] == "fraction" else 1.0
@@ -116,16 +116,6 @@ def _figures(plan: Plan) -> Figures:
                     for row in training.rows:
                         found[row, name, training.seed] = Figure(float(value), on_resamples, note)
     return found
-
-
-def _resampled(statistics: bootstrap.Statistics) -> dict[str, np.ndarray]:
-    """Every metric on the resamples of the items, (R,): the same resamples for all models."""
-    drawn: dict[str, list[np.ndarray]] = {}
-    with np.errstate(invalid="ignore", divide="ignore"):
-        for counts in bootstrap.draws(len(statistics.units)):
-            for name, values in statistics.statistic(counts).items():
-                drawn.setdefault(name, []).append(values)
-    return {name: np.concatenate(parts) for name, parts in drawn.items()}
 
 
 def _row(plan: Plan, row: str, figures: Figures) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from submitted import COUNT, LABEL, TASK, colour_items, colour_record, run_of
 
 from hierbench.contracts import Estimate
 from hierbench.errors import DataError, OutputError, UnknownNameError, UsageError
+from hierbench.files import sha256
 from hierbench.leaderboard import submissions, tables
 from hierbench.leaderboard.packing import pack
 from hierbench.leaderboard.verification import check, verify
@@ -39,7 +40,7 @@ def seal(folder):
     """Write the hashes of a submission anew, as someone would who changed a file on purpose."""
     path = folder / submissions.INDEX
     index = json.loads(path.read_text())
-    index["files"] = {name: submissions.sha256(file) for name, file in submissions.listed(folder).items()}
+    index["files"] = {name: sha256(file) for name, file in submissions.listed(folder).items()}
     path.write_text(json.dumps(index))
 
 
