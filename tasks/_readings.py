@@ -17,6 +17,7 @@ import numpy as np
 from hierbench.contracts import Embeddings, Geometry
 from hierbench.data.datasets import CaptionChains, Classification, Retrieval
 from hierbench.errors import DataError, GeometryError
+from hierbench.tasks._shared import filled
 from hierbench.tasks._trees import in_tree, tree_of
 
 if TYPE_CHECKING:  # that a record stands is known without torch
@@ -67,7 +68,7 @@ def items_of(dataset: Any) -> Items:
     elif isinstance(dataset, Classification) and dataset.taxonomy is not None:
         part = in_tree(dataset)
         for name, level in zip(part.class_names, tree_of(part).depth.tolist(), strict=True):
-            found.setdefault(tuple(template.replace("{}", name) for template in part.templates), level)
+            found.setdefault(tuple(filled([name], part.templates)), level)
     else:
         raise DataError(f"{dataset.name} has neither captions nor classes with a tree: no levels to look at")
     return [(level, texts) for texts, level in found.items()]

@@ -1,4 +1,4 @@
-"""What the task files share: columns of kept outcomes, embeddings checked as they are looked up, classes by name."""
+"""What the task files share: columns of kept outcomes, what makes figures say little, classes by name."""
 
 from __future__ import annotations
 

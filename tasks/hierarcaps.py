@@ -35,14 +35,7 @@ class HierarCaps:
     @classmethod
     def of(cls, manifest: Manifest) -> list[Self]:
         """The task of a dataset."""
-        return [
-            cls(
-                manifest.task_called("hierarcaps"),
-                manifest.name,
-                manifest.task_titled("HierarCaps retrieval"),
-                manifest.fit,
-            )
-        ]
+        return [cls(*manifest.names_of("hierarcaps", "HierarCaps retrieval"), manifest.fit)]
 
     @property
     def spec(self) -> TaskSpec:

@@ -59,14 +59,7 @@ class Hierarchy:
     @classmethod
     def of(cls, manifest: Manifest) -> list[Self]:
         """The task of a dataset."""
-        return [
-            cls(
-                manifest.task_called("hierarchy"),
-                manifest.name,
-                manifest.task_titled("hierarchy"),
-                manifest.fit,
-            )
-        ]
+        return [cls(*manifest.names_of("hierarchy", "hierarchy"), manifest.fit)]
 
     @property
     def spec(self) -> TaskSpec:

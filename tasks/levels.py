@@ -57,13 +57,7 @@ class Levels:
     def of(cls, manifest: Manifest) -> list[Self]:
         """The task of a dataset."""
         return [
-            cls(
-                manifest.task_called("levels"),
-                manifest.name,
-                manifest.task_titled("levels"),
-                taxonomy.Levels(manifest.tree()).keys,
-                manifest.fit,
-            )
+            cls(*manifest.names_of("levels", "levels"), taxonomy.Levels(manifest.tree()).keys, manifest.fit)
         ]
 
     @property

@@ -12,7 +12,8 @@ from hierbench.contracts import EmbeddingRequests, Embeddings, Fit, Geometry, Me
 from hierbench.data.datasets import CaptionChains
 from hierbench.data.manifests import Manifest
 from hierbench.metrics import bootstrap
-from hierbench.metrics.choices import monotonicity, pair_similarity
+from hierbench.metrics.choices import monotonicity
+from hierbench.tasks._captions import similarities
 from hierbench.tasks._shared import column, positions
 
 
@@ -33,9 +34,7 @@ class Monotonicity:
     @classmethod
     def of(cls, manifest: Manifest) -> list[Self]:
         """The task of a dataset."""
-        return [
-            cls(manifest.task_called("himo"), manifest.name, manifest.task_titled("HiMo@4"), manifest.fit)
-        ]
+        return [cls(*manifest.names_of("himo", "HiMo@4"), manifest.fit)]
 
     @property
     def spec(self) -> TaskSpec:
@@ -67,19 +66,17 @@ class Monotonicity:
         ids = column(items, "images", "image_id")
         owner = positions(column(items, "samples", "image_id"), ids)
         outcomes = {name: column(items, "samples", name) for name in ("himo", "himo_rank", "rising")}
-        return bootstrap.Statistics(bootstrap.means(outcomes, owner), tuple(ids))
+        levels = [name for name in items["samples"] if name.startswith("similarity_")]
+        near = np.stack([column(items, "samples", name) for name in levels], 1)
+        flat = "every caption is as similar as any other of its chain"
+        degenerate = dict.fromkeys(outcomes, flat) if (near == near[:, :1]).all() else {}
+        return bootstrap.Statistics(bootstrap.means(outcomes, owner), tuple(ids), degenerate=degenerate)
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChains) -> Scores:
         levels = len(dataset.captions[0])
-        texts = list(dict.fromkeys(text for chain in dataset.captions for text in chain))
-        place = {text: row for row, text in enumerate(texts)}
-        near = pair_similarity(
-            geometry,
-            geometry.lift(embeddings.images(dataset.images.ids)),
-            geometry.lift(embeddings.texts(texts)),
-            np.repeat(dataset.owner, levels),
-            np.array([place[text] for chain in dataset.captions for text in chain]),
-        ).reshape(-1, levels)
+        texts = [text for chain in dataset.captions for text in chain]
+        owners = np.repeat(dataset.owner, levels)
+        near = similarities(geometry, embeddings, dataset, owners, texts).reshape(-1, levels)
         items: dict[str, dict[str, Any]] = {
             "samples": {
                 "sample_id": list(dataset.sample_ids),
@@ -89,12 +86,8 @@ class Monotonicity:
             },
             "images": {"image_id": list(dataset.images.ids)},
         }
-        metrics = self.statistics(items).estimates()
-        flat = bool((near == near[:, :1]).all())
-        degenerate = (
-            dict.fromkeys(metrics, "every caption is as similar as any other of its chain") if flat else {}
-        )
-        return Scores(metrics, len(near), items, (), degenerate)
+        found = self.statistics(items)
+        return Scores(found.estimates(), len(near), items, degenerate=found.degenerate)
 
 
 PROTOCOLS = {"himo": Monotonicity.of}

@@ -38,14 +38,7 @@ class MultiLabel:
     @classmethod
     def of(cls, manifest: Manifest) -> list[Self]:
         """The task of a dataset."""
-        return [
-            cls(
-                manifest.task_called("multilabel"),
-                manifest.name,
-                manifest.task_titled("multi-label"),
-                manifest.fit,
-            )
-        ]
+        return [cls(*manifest.names_of("multilabel", "multi-label"), manifest.fit)]
 
     @property
     def spec(self) -> TaskSpec:

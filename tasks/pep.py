@@ -79,8 +79,7 @@ class Pep:
         """The tasks of a dataset: for models with cones and, as `KIND-radial`, for models without."""
 
         def made(kind: str, title: str, radial: bool) -> Pep:
-            name, title = manifest.task_called(kind), manifest.task_titled(title)
-            return cls(name, manifest.name, title, pairs, radial, manifest.fit)
+            return cls(*manifest.names_of(kind, title), pairs, radial, manifest.fit)
 
         return [made(kind, title, False), made(f"{kind}-radial", f"{title}, radial", True)]
 
@@ -112,7 +111,17 @@ class Pep:
         return EmbeddingRequests.of(dataset.images.ids, [*([ROOT] if self.radial else []), *captions, *pool])
 
     def statistics(self, items: Mapping[str, Any]) -> bootstrap.Statistics:
-        return _statistics(*_contests(items, self.pairs))
+        tables = _Contests(items)
+        contests = list(tables.all(self.pairs))
+        fixed = {
+            **ties(tables.score),
+            "tied_fraction": contests[0].tied,
+        }  # the headline's contest is the first
+        found = _with_gains([contest.statistic for contest in contests])
+        degenerate = {
+            name: why for contest in contests if (why := contest.degenerate()) for name in contest.names
+        }
+        return bootstrap.Statistics(found, tables.images, fixed, degenerate)
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChains) -> Scores:
         items = self.outcomes(geometry, embeddings, dataset)
@@ -140,8 +149,8 @@ class Pep:
         if _has_angles(geometry, others[:1], images[:1], root):
             kinds["margin"] = partial(_margin, geometry, root)
 
-        forward, between = _chain_table(dataset, WITH_IMAGE), _chain_table(dataset, BETWEEN)
-        backward = _chain_table(dataset, [(j, i) for i, j in WITH_IMAGE])
+        reverse = [(j, i) for i, j in WITH_IMAGE]
+        forward, backward = _chain_table(dataset, WITH_IMAGE), _chain_table(dataset, reverse)
         caption, image = np.nonzero(counted)
         negatives = {
             "sample_id": [""] * len(image),  # a negative pair belongs to no one sample
@@ -152,7 +161,7 @@ class Pep:
         for kind, function in kinds.items():
             forward[kind] = _paired(function, chain, WITH_IMAGE)
             negatives[kind] = function(others, images).numpy()[counted]
-        backward["score"] = _paired(entails, chain, [(j, i) for i, j in WITH_IMAGE])
+        backward["score"] = _paired(entails, chain, reverse)
         tables = {
             "pairs": _joined(forward, negatives),
             "reversed": backward,
@@ -163,6 +172,7 @@ class Pep:
             "images": {"image_id": list(dataset.images.ids)},
         }
         if self.pairs.between:
+            between = _chain_table(dataset, BETWEEN)
             between["score"] = _paired(entails, chain, BETWEEN)
             against = [_against(dataset, pool, level, entails(others, chain[level])) for level in (1, 2, 3)]
             tables["captions"] = _joined(between, *against)
@@ -307,23 +317,6 @@ class _Contests:
     def _units(self, table: str, rows: np.ndarray) -> np.ndarray:
         samples = column(self.items, table, "sample_id")[rows]
         return positions([self.image_of.get(sample) for sample in samples], self.images)
-
-
-def _contests(items: Mapping[str, Any], pairs: PairList) -> tuple[_Contests, list[_Contest]]:
-    tables = _Contests(items)
-    return tables, list(tables.all(pairs))
-
-
-def _statistics(tables: _Contests, contests: Sequence[_Contest]) -> bootstrap.Statistics:
-    """All figures; the headline's contest is the first."""
-    fixed = {**ties(tables.score), "tied_fraction": contests[0].tied}
-    found = _with_gains([contest.statistic for contest in contests])
-    return bootstrap.Statistics(found, tables.images, fixed, _degenerate(contests))
-
-
-def _degenerate(contests: Sequence[_Contest]) -> dict[str, str]:
-    found = ((contest, contest.degenerate()) for contest in contests)
-    return {name: why for contest, why in found if why for name in contest.names}
 
 
 def _with_gains(statistics: Sequence[bootstrap.Statistic]) -> bootstrap.Statistic:

@@ -31,14 +31,7 @@ class Retrieval:
     @classmethod
     def of(cls, manifest: Manifest) -> list[Self]:
         """The task of a dataset."""
-        return [
-            cls(
-                manifest.task_called("retrieval"),
-                manifest.name,
-                manifest.task_titled("retrieval"),
-                manifest.fit,
-            )
-        ]
+        return [cls(*manifest.names_of("retrieval", "retrieval"), manifest.fit)]
 
     @property
     def spec(self) -> TaskSpec:

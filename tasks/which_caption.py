@@ -12,7 +12,8 @@ from hierbench.contracts import EmbeddingRequests, Embeddings, Fit, Geometry, Me
 from hierbench.data.datasets import CaptionChoices
 from hierbench.data.manifests import Manifest
 from hierbench.metrics import bootstrap
-from hierbench.metrics.choices import choice_items, choice_statistic, pair_similarity
+from hierbench.metrics.choices import choice_items, choice_statistic
+from hierbench.tasks._captions import similarities
 from hierbench.tasks._shared import column, positions
 
 OUTCOMES = ("text", "image", "group", "tied")
@@ -41,9 +42,7 @@ class WhichCaption:
         """The task of a dataset."""
         return [
             cls(
-                manifest.task_called("which-caption"),
-                manifest.name,
-                manifest.task_titled("which caption"),
+                *manifest.names_of("which-caption", "which caption"),
                 manifest.kinds,
                 manifest.reader == "winoground",
                 manifest.citation,
@@ -96,28 +95,11 @@ class WhichCaption:
         )
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChoices) -> Scores:
-        texts = list(dict.fromkeys(text for texts in dataset.captions for text in texts))
-        place = {text: row for row, text in enumerate(texts)}
-        shapes = [
-            (len(shown), len(said)) for shown, said in zip(dataset.shown, dataset.captions, strict=True)
-        ]
-        image = [
-            i for shown, (_, m) in zip(dataset.shown, shapes, strict=True) for i in shown for _ in range(m)
-        ]
-        text = [
-            place[t]
-            for said, (k, _) in zip(dataset.captions, shapes, strict=True)
-            for _ in range(k)
-            for t in said
-        ]
-        points = embeddings.images(dataset.images.ids)
-        near = pair_similarity(
-            geometry,
-            geometry.lift(points),
-            geometry.lift(embeddings.texts(texts)),
-            np.array(image),
-            np.array(text),
-        )
+        asked = list(zip(dataset.shown, dataset.captions, strict=True))
+        images = [image for shown, said in asked for image in shown for _ in said]
+        texts = [text for shown, said in asked for _ in shown for text in said]
+        near = similarities(geometry, embeddings, dataset, images, texts)
+        shapes = [(len(shown), len(said)) for shown, said in asked]
         ends = np.cumsum([k * m for k, m in shapes])[:-1]
         scores = [part.reshape(shape) for part, shape in zip(np.split(near, ends), shapes, strict=True)]
         first = [dataset.images.ids[shown[0]] for shown in dataset.shown]

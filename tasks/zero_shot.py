@@ -29,14 +29,7 @@ class ZeroShot:
     @classmethod
     def of(cls, manifest: Manifest) -> list[Self]:
         """The task of a dataset."""
-        return [
-            cls(
-                manifest.task_called("zero-shot"),
-                manifest.name,
-                manifest.task_titled("zero-shot"),
-                manifest.fit,
-            )
-        ]
+        return [cls(*manifest.names_of("zero-shot", "zero-shot"), manifest.fit)]
 
     @property
     def spec(self) -> TaskSpec:

@@ -181,14 +181,11 @@ class Manifest(_Strict):
     outside: tuple[str, ...] = ()  # classes that the tree leaves out: figures on it stand on the others
     node_names: dict[str, Text] = {}  # what prompts call inner nodes of the tree, in place of its own names
 
-    def task_called(self, protocol: str) -> str:
-        """The name of a protocol's task on this dataset: `zero-shot/NAME`."""
+    def names_of(self, protocol: str, what: str) -> tuple[str, str, str]:
+        """What a protocol's task on this dataset begins with: name `zero-shot/NAME`, dataset, title `TITLE what`."""
         suffix = self.name if self.task_name is None else self.task_name
-        return f"{protocol}/{suffix}" if suffix else protocol
-
-    def task_titled(self, what: str) -> str:
-        """The title of a task on this dataset: `TITLE zero-shot`."""
-        return f"{self.title if self.task_title is None else self.task_title} {what}".strip()
+        title = self.title if self.task_title is None else self.task_title
+        return (f"{protocol}/{suffix}" if suffix else protocol), self.name, f"{title} {what}".strip()
 
     @property
     def class_ids(self) -> tuple[str, ...]:
