@@ -15,6 +15,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import yaml
+
 import hierbench
 from hierbench.reference.bundle import bundle
 
@@ -67,7 +69,7 @@ def seconds(folder: Path) -> float:
     """How long a training took: its steps by the rate that it logged, waits between sittings left out."""
     rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
     steps = [row["step"] + 1 for row in rows]
-    batch = 128
+    batch = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))["train"]["batch_size"]
     return sum(
         (step - before) * batch / row["samples_per_second"]
         for row, step, before in zip(rows, steps, [0, *steps], strict=False)

@@ -1,6 +1,7 @@
 """The errors a user can cause. Each message is one line: what is wrong, where, and what to do."""
 
 import re
+from typing import Any
 
 LONGEST = 2000
 """Characters of a message."""
@@ -56,6 +57,12 @@ class ServerError(HierbenchError):
 
 class JudgeError(HierbenchError):
     """A model whose answers to questions of known answer show that it cannot play its role in the cleaning."""
+
+
+def first_fault(error: Any) -> tuple[str, str]:
+    """(place, message) of the first thing that pydantic found wrong; the place is empty for the whole."""
+    problem = error.errors()[0]
+    return ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
 
 
 def one_line(error: BaseException | str, limit: int | None = 300) -> str:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from hierbench import registry, results
-from hierbench.errors import DataError, OutputError, UsageError, one_line
+from hierbench.errors import DataError, OutputError, UsageError, first_fault, one_line
 from hierbench.files import replacing, safe_name, sha256
 from hierbench.leaderboard.submissions import CARD, INDEX, SCHEMA, listed, place
 from hierbench.leaderboard.verification import Verdict, check, refuse
@@ -130,10 +130,9 @@ def _about(path: str | Path) -> About:
     try:
         return About.model_validate(read_yaml(path, "card"))
     except ValidationError as error:
-        problem = error.errors()[0]
-        field = ".".join(str(part) for part in problem["loc"])
-        known = ", ".join(About.model_fields)
-        what = f"no such field, known: {known}" if problem["type"] == "extra_forbidden" else problem["msg"]
+        field, what = first_fault(error)
+        if error.errors()[0]["type"] == "extra_forbidden":
+            what = f"no such field, known: {', '.join(About.model_fields)}"
         raise DataError(f"card {path}: {field}: {what}") from error
 
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from hierbench import taxonomy
 from hierbench.contracts import Fit
-from hierbench.errors import DataError, HierbenchError, UsageError
+from hierbench.errors import DataError, HierbenchError, UsageError, first_fault
 from hierbench.miniature.captions import BACKGROUND_TEMPLATES, COLOUR_TEMPLATES, THING_TEMPLATES
 from hierbench.miniature.vocabulary import BACKGROUNDS, COLOURS, KINDS
 from hierbench.names import lookup
@@ -389,8 +389,7 @@ def _read(path: Path) -> Manifest:
 def _first(error: ValidationError) -> str:
     """The first thing that is wrong, as `field.part: what`."""
     problem, *others = error.errors()
-    where = ".".join(str(part) for part in problem["loc"])
-    what = problem["msg"].removeprefix("Value error, ")
+    where, what = first_fault(error)
     if problem["type"] == "extra_forbidden":
         what = "there is no such field"
     return (f"{where}: " if where else "") + what + (f" (and {len(others)} more)" if others else "")

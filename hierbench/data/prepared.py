@@ -30,7 +30,7 @@ from hierbench.data.datasets import (
 )
 from hierbench.data.manifests import Manifest
 from hierbench.data.stamps import stamp_of
-from hierbench.errors import DataError, one_line
+from hierbench.errors import DataError, first_fault, one_line
 from hierbench.files import regular_file
 from hierbench.json_files import read_json
 
@@ -165,9 +165,8 @@ def load(folder: Path) -> Info:
     try:
         info = Info.model_validate(document)
     except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(map(str, problem["loc"]))
-        raise DataError(f"{path} is damaged ({place}: {problem['msg']}): {again}") from error
+        place, what = first_fault(error)
+        raise DataError(f"{path} is damaged ({place}: {what}): {again}") from error
     if info.kind not in KINDS:
         raise DataError(f"{path} is damaged (kind {info.kind!r}): {again}")
     for shard in info.shards:

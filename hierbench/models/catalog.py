@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 from typing import ClassVar
 
-from hierbench.errors import UsageError
+from hierbench.errors import UsageError, first_fault
 from hierbench.yaml_files import parse_yaml
 
 
@@ -50,9 +50,8 @@ def read_catalog(text: str) -> dict[str, ModelEntry]:
         try:
             entry = checked.validate_python({"name": name, **fields})
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise UsageError(f"catalog.yaml: model {name}: {where}: {first['msg']}") from None
+            where, what = first_fault(error)
+            raise UsageError(f"catalog.yaml: model {name}: {where}: {what}") from None
         if sum(bool(source) for source in (entry.url, entry.repo, entry.reference, entry.builtin)) != 1:
             raise UsageError(f"catalog.yaml: model {name} needs one of url, repo, reference and builtin")
         found[name] = entry

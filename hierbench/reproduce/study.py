@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from hierbench.errors import HierbenchError, UsageError, one_line
+from hierbench.errors import HierbenchError, UsageError, first_fault, one_line
 from hierbench.names import lookup
 from hierbench.plugins import package_files
 from hierbench.reference.configuration import resolve
@@ -139,10 +139,8 @@ def read_study(name: str) -> Study:
     try:
         return Study(**{**content, "name": path.stem})
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "as a whole"
-        message = first["msg"].removeprefix("Value error, ")
-        raise UsageError(one_line(UsageError(f"study {path}, {place}: {message}"))) from None
+        place, message = first_fault(error)
+        raise UsageError(one_line(UsageError(f"study {path}, {place or 'as a whole'}: {message}"))) from None
     except TypeError as error:
         raise UsageError(f"study {path}: {one_line(error)}") from None
 

@@ -3,15 +3,7 @@
 import json
 
 import pytest
-
-TINY = [
-    "model.vision_sizes.embed_dim=64",
-    "model.vision_sizes.depth=1",
-    "model.text=L1_W64",
-    "model.embed_dim=32",
-    "train.batch_size=4",
-    "data.workers=0",
-]
+from small_study import TINY
 
 
 def test_the_studies_are_listed(hierbench):

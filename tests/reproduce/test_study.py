@@ -4,6 +4,7 @@ import re
 
 import pytest
 import yaml
+from small_study import SMALL
 
 from hierbench import registry
 from hierbench.errors import UnknownNameError, UsageError
@@ -11,19 +12,6 @@ from hierbench.reference.configuration import resolve
 from hierbench.reproduce.study import chosen, digest, read_study, studies
 
 NAMES = ["argent-h", "argent-table3", "uncha-ablations"]
-
-SMALL = {
-    "title": "A study",
-    "source": "a paper",
-    "setting": "the paper's own",
-    "steps": 12,
-    "measures": {
-        "ret": {"paper": "R@1", "title": "R@1", "task": "retrieval/miniature", "metrics": ["t2i_r1"]}
-    },
-    "rows": {"one": {"extends": "miniature/clip"}, "other": {"extends": "miniature/meru"}},
-    "lines": [{"group": "All", "lines": [{"label": "One", "row": "one", "paper": [1.0]}]}],
-    "claims": [{"says": "one wins", "better": "one", "than": "other", "by": ["ret"]}],
-}
 
 
 def test_what_is_packaged():

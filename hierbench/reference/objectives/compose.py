@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 from torch import Tensor
 
-from hierbench.errors import UsageError
+from hierbench.errors import UsageError, first_fault
 from hierbench.reference.objectives.contrastive import Contrastive, UncertaintyContrastive
 from hierbench.reference.objectives.embedded import Embedded, Term
 from hierbench.reference.objectives.entailment import AdaptiveEntailment, ConeEntailment, PiecewiseEntailment
@@ -76,10 +76,8 @@ def _build(entry: dict[str, Any]) -> Weighted:
     try:
         return Weighted(TERMS[name](**entry), float(weight))
     except ValidationError as error:
-        first = error.errors()[0]
-        option = ".".join(map(str, first["loc"]))
-        if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        option, reason = first_fault(error)
+        if error.errors()[0]["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
             known = ", ".join(vars(TERMS[name])["__dataclass_fields__"]) or "none"
             raise UsageError(f"objective term {name}: unknown option {option}, known: {known}") from None
-        reason = first["msg"].removeprefix("Value error, ")
         raise UsageError(f"objective term {name}: {option}: {reason}") from None
