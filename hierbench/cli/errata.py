@@ -68,7 +68,7 @@ def errata(
     hierbench errata --measure uncha-vit-b --data-dir DIR
     """
     register(adapter)
-    wanted = chosen_models(models or [], family, checkpoint, name)
+    wanted = chosen_models(models, family, checkpoint, name)
     if not measure:
         if wanted:
             raise UsageError("a model goes with --measure: hierbench errata --measure MODEL")

@@ -10,6 +10,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
+
+from hierbench.cli._run_config import line_wins, preset
 from hierbench.cli._shared import (
     Interrupted,
     complain,
@@ -71,15 +74,28 @@ LogFile = Annotated[
     Path | None,
     option(WHERE, "Add what is told on the way to a file, with times.", "--log-file", metavar="FILE"),
 ]
+Config = Annotated[
+    Path | None,
+    option(
+        WHAT,
+        "Options from a YAML file; the line wins.",
+        "--config",
+        metavar="FILE",
+        callback=preset,
+        is_eager=True,
+    ),
+]
 
 
 def run(
+    context: typer.Context,
     models: Models = None,
     family: Family = None,
     checkpoint: Checkpoint = None,
     name: Name = None,
     suite: Suite = None,
     task: Tasks = None,
+    config: Config = None,
     adapter: Adapter = None,
     manifest: Manifest = None,
     task_file: TaskFile = None,
@@ -111,11 +127,16 @@ def run(
     hierbench run hycoclip-vit-b           a released checkpoint, suite argent
     hierbench run hycoclip-vit-b --suite all --data-dir DIR     every task whose data is in DIR
     hierbench run --family hycoclip --checkpoint FILE --data imagenet=DIR
+    hierbench run --config study.yaml      what the options hold, from a file
     """
+    chosen = {"models": models, "family": family, "checkpoint": checkpoint, "name": name}
+    chosen = line_wins(context, {**chosen, "suite": suite, "task": task, "data": data})
+    suite, task = chosen.pop("suite"), chosen.pop("task")
+    data = chosen.pop("data")
     if suite and task:
         raise UsageError("--suite and --task are both given: choose one")
     register(adapter, manifest, task_file)
-    wanted = chosen_models(models or [], family, checkpoint, name)
+    wanted = chosen_models(**chosen)
     if retrain and (wanted or dry_run):
         raise UsageError("--retrain trains the built-in models: leave out MODEL, --checkpoint and --dry-run")
     suite = suite or (None if task else "argent" if wanted else "miniature")
@@ -144,16 +165,18 @@ def _measured(arguments: dict[str, Any], as_json: bool, retrain: bool, first_ste
 
 
 def chosen_models(
-    models: Sequence[str],
-    families: Sequence[str] | None,
-    checkpoints: Sequence[str] | None,
-    names: Sequence[str] | None,
+    models: Sequence[str] | None,
+    family: Sequence[str] | None,
+    checkpoint: Sequence[str] | None,
+    name: Sequence[str] | None,
 ) -> list[str | tuple[str | None, ...]]:
     """The models as `runner.run` takes them: MODELs, then (family, checkpoint, name) for each --checkpoint.
 
     Raises UsageError where the options do not go together.
     """
-    families, checkpoints, names = list(families or ()), list(checkpoints or ()), list(names or ())
+    models, families, checkpoints, names = (
+        list(entries or ()) for entries in (models, family, checkpoint, name)
+    )
     if names and not checkpoints:
         raise UsageError("--name names the model of --checkpoint: give that as well")
     if names and len(names) != len(checkpoints):
