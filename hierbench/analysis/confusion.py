@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,16 +59,15 @@ def over_tree(predicted, true, taxonomy: Taxonomy) -> tuple[Node, ...]:
     """
     counts = _counts(predicted, true, taxonomy)
     paths = [_path(taxonomy, leaf) for leaf in taxonomy.leaves]
-    images, correct, within, parting = ({} for _ in range(4))
+    images, correct, within, parting = (Counter[str]() for _ in range(4))
     for a, b, number in counts:
         common = _shared(paths[a], paths[b])
         for place, node in enumerate(paths[a]):
-            images[node] = images.get(node, 0) + number
-            correct[node] = correct.get(node, 0) + (number if a == b else 0)
-            within[node] = within.get(node, 0) + (number if place < common else 0)
+            images[node] += number
+            correct[node] += number if a == b else 0
+            within[node] += number if place < common else 0
         if a != b:
-            node = paths[a][common - 1]
-            parting[node] = parting.get(node, 0) + number
+            parting[paths[a][common - 1]] += number
     found: list[Node] = []
     below: dict[str, list[str]] = {}
     for node in images:
@@ -78,7 +78,7 @@ def over_tree(predicted, true, taxonomy: Taxonomy) -> tuple[Node, ...]:
         found.append(
             Node(
                 node, _name(taxonomy, node), taxonomy.parent.get(node, ""), depth,
-                images[node], correct[node], within[node], parting.get(node, 0),
+                images[node], correct[node], within[node], parting[node],
             )
         )  # fmt: skip
         children = sorted(below.get(node, ()), key=lambda child: (_name(taxonomy, child), child))
@@ -92,9 +92,9 @@ def confusions(predicted, true, taxonomy: Taxonomy, most: int | None = None) -> 
     Arguments as for `over_tree`; `most` pairs at most. Raises MetricError.
     """
     counts = _counts(predicted, true, taxonomy)
-    of_class: dict[int, int] = {}
+    of_class = Counter[int]()
     for a, _, number in counts:
-        of_class[a] = of_class.get(a, 0) + number
+        of_class[a] += number
     wrong = [entry for entry in counts if entry[0] != entry[1]]
     wrong.sort(key=lambda entry: (-entry[2], -taxonomy.distance[entry[0], entry[1]], entry[0], entry[1]))
     found = []
