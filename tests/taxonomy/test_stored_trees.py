@@ -122,11 +122,7 @@ def test_groups_that_the_datasets_state():
     assert len(children("pets", "domestic_cat")) == 12
     assert len(children("pets", "dog")) == 25
     for name in ("cifar10", "stl10"):
-        assert children(name, "animal") == {
-            leaf
-            for leaf in taxonomy.load(name).leaves
-            if leaf in ("bird", "cat", "deer", "dog", "frog", "horse", "monkey")
-        }
+        assert (len(children(name, "vertebrate")), len(children(name, "vehicle"))) == (6, 4)
     assert len(taxonomy.load("caltech101").leaves) == 98
 
 
