@@ -87,7 +87,7 @@ ONLY_PARSED = {
     r"^run --retrain": "trains for an hour",
     r"^errata --measure uncha-vit-b": "downloads a released checkpoint",
     r"^data prepare (NAME|imagenet|coco)$": "downloads a dataset",
-    r"^data grit-prepare": "wants GRIT's tars; tests/reference/test_grit.py makes some",
+    r"^data grit-(prepare|check)": "wants GRIT's tars; tests/reference/test_grit.py makes some",
     r"^train (hycoclip/|RUN/|miniature/argent)": "trains for minutes or days; tests/cli/test_train.py trains tiny ones",
     r"^clean hierarcaps": "wants Qwen3-VL or a server; tests/cleaning has stand-ins for both",
     r"^leaderboard compare .*ARGENT-S": "wants figures of ARGENT's layout; tests/cli/test_leaderboard.py has some",
@@ -338,6 +338,7 @@ OPTIONS = [
     "data export mine -o other --format imagefolder --protocol corrected --prompts photo --data mine=mine "
     "--data-dir data --manifest mine.yaml",
     "data grit-prepare raw.tar -o grit --workers 1 --max-boxes 2 --min-side 4",
+    "data grit-check grit --workers 1 --json",
     f"clean miniature -o c --count 30 --share 0.2 --seed mine --negatives 4 {ROLES} {RULES}",
     f"clean miniature -o cs --count 20 --negatives 4 {SERVED}",
     f"clean hierarcaps -o hs --data hierarcaps=data/hierarcaps --negatives 2 {SERVED}",
