@@ -183,6 +183,7 @@ def world(tmp_path, layouts, tiny_checkpoint, monkeypatch):
     (tmp_path / "mymodel.py").write_text(re.findall(r"^```python\n(.*?)^```", models_page, re.S | re.M)[0])
     study = (ROOT / "docs" / "slurm.md").read_text(encoding="utf-8")
     (tmp_path / "study.yaml").write_text(re.findall(r"^```yaml\n(.*?)^```", study, re.S | re.M)[0])
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
     for number in range(6):
         path = tmp_path / "mine" / ("cat", "dog")[number % 2] / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
