@@ -131,8 +131,7 @@ def run(
     """
     chosen = {"models": models, "family": family, "checkpoint": checkpoint, "name": name}
     chosen = line_wins(context, {**chosen, "suite": suite, "task": task, "data": data})
-    suite, task = chosen.pop("suite"), chosen.pop("task")
-    data = chosen.pop("data")
+    suite, task, data = (chosen.pop(kind) for kind in ("suite", "task", "data"))
     if suite and task:
         raise UsageError("--suite and --task are both given: choose one")
     register(adapter, manifest, task_file)
