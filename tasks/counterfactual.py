@@ -27,7 +27,7 @@ from hierbench.data.manifests import Manifest
 from hierbench.errors import UsageError
 from hierbench.metrics import bootstrap
 from hierbench.tasks import hierarchy, pep, retrieval
-from hierbench.tasks._readings import Reading, applicable, items_of
+from hierbench.tasks._readings import Items, Reading, applicable, items_of
 
 MODEL = "model"  # tables of outcomes as the model is; the others begin with a reading's name
 
@@ -70,7 +70,7 @@ class Counterfactual:
             title=f"{inner.title} without its geometry",
             version=inner.version * 100 + 1,  # its figures move when the inner task's do
             dataset=inner.dataset,
-            metrics=(*self._figures, *(d for r in self.readings for d in self._differences(r))),
+            metrics=(*self.figures, *(d for r in self.readings for d in self._differences(r))),
             headline=f"equalised_{inner.headline}",
             fit=inner.fit,
             protocol=self.protocol,
@@ -87,6 +87,10 @@ class Counterfactual:
             return f"the geometry {geometry.name!r} has no origin, and so no radii to change"
         return self._inner.inapplicable(geometry)
 
+    def items(self, dataset: Any) -> Items:
+        """What has a radius to change, by level: see `items_of`."""
+        return items_of(dataset)
+
     def requests(self, dataset: Any) -> EmbeddingRequests:
         return self._inner.requests(dataset)
 
@@ -95,7 +99,7 @@ class Counterfactual:
             name: self._inner.statistics(_tables(items, name))
             for name in (MODEL, *(reading.name for reading in self.readings))
         }
-        names = [figure.name for figure in self._figures]
+        names = [figure.name for figure in self.figures]
 
         def statistic(counts: np.ndarray) -> dict[str, np.ndarray]:
             values = {name: part.statistic(counts) for name, part in found.items()}
@@ -132,7 +136,7 @@ class Counterfactual:
     def sentence(self, reading: Reading, metrics: Mapping[str, Estimate]) -> str:
         """What a reading does to the headline figure, and what its interval allows to say."""
         headline = self._inner.spec.headline
-        metric = next(figure for figure in self._figures if figure.name == headline)
+        metric = next(figure for figure in self.figures if figure.name == headline)
         return told(reading, metric, metrics[headline], metrics[f"{reading.name}_{headline}"])
 
     @property
@@ -141,7 +145,8 @@ class Counterfactual:
         return inner if inner.spec.protocol == self.protocol else replace(inner, protocol=self.protocol)
 
     @property
-    def _figures(self) -> tuple[MetricSpec, ...]:
+    def figures(self) -> tuple[MetricSpec, ...]:
+        """The inner task's figures that every reading changes, under their own names."""
         wanted = KINDS[self.kind][1]
         return tuple(
             metric
@@ -161,7 +166,7 @@ class Counterfactual:
                 minimum=-2 * span[metric.unit] if metric.unit in span else None,
                 maximum=2 * span[metric.unit] if metric.unit in span else None,
             )
-            for metric in self._figures
+            for metric in self.figures
         )
 
 
