@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from hierbench.analysis.depth import Depth, directions, follow, told_by_direction
-from hierbench.analysis.groups import IMAGES, ROOT
+from hierbench.analysis.groups import IMAGES
 from hierbench.analysis.hyperbolicity import Hyperbolicity, hyperbolicity
 from hierbench.contracts import Embeddings, Estimate, Factored, Geometry, MetricSpec
 from hierbench.data.datasets import CaptionChains, Retrieval, spread

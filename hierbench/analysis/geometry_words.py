@@ -17,8 +17,8 @@ LEGEND = (
     "circle: how much longer one is than in flat space, at the outermost group's median radius. Depth by: Spearman's "
     "correlation with the level, of the radius and of what the direction tells. 2δ/diam: Gromov's, 0 for a tree. "
     "Radii mixed: shuffled, over all and within levels. * beyond chance: the 95 % interval of a correlation or of a "
-    "paired change leaves out 0 (and shuffled levels do not give the correlation); for δ, 95 % of the drawn sets differ "
-    "from points of the same radii in random directions. – there is no such thing."
+    "paired change leaves out 0 (and shuffled levels do not give the correlation); for δ, 95 % of the drawn sets "
+    "differ from points of the same radii in random directions. – there is no such thing."
 )
 
 HEADINGS = {
@@ -36,7 +36,9 @@ def row(model: str, look: Look) -> dict[str, str]:
     radius = "√κ·r\n" if "curvature" not in look.missing else "r\n"
     cells = {"model": model}
     for place in {place.group: place for place in (groups[0], groups[-1], images)}.values():
-        cells[radius + place.group] = _number(place.radius and place.radius["p50"], ".2f")
+        cells[radius + place.group] = _number(
+            place.radius["p50"] if place.radius is not None else None, ".2f"
+        )
     cells["circle\n+%"] = _percent(curving(look))
     cells["half-\nspaces"] = _percent(half_spaces(look))
     cells["zero\nscores"] = _percent(look.zeros)
@@ -143,7 +145,8 @@ def _of_space(look: Look) -> str:
     longer = curving(look)
     if longer is None:
         return f"Space: median radii {_listed(radii)}; it has no curvature to use."
-    start = f"Space: median √κ·radius {_listed(radii)}; there a circle is at most {100 * longer:.1f} % longer than in flat space"
+    start = f"Space: median √κ·radius {_listed(radii)}; "
+    start += f"a circle there is at most {100 * longer:.1f} % longer than in flat space"
     return f"{start}: nearly flat." if longer < NEARLY_FLAT else f"{start}."
 
 
