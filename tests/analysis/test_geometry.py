@@ -37,10 +37,10 @@ def planted(radius, direction, seed):
     chains = tuple(tuple(f"{s} {level}" for level in range(4)) for s in range(SAMPLES))
     dataset = CaptionChains("c", Images(SAMPLES), tuple(map(str, range(SAMPLES))), chains, np.arange(SAMPLES))
     levels = np.tile(np.arange(4), SAMPLES)
-    way = draw.standard_normal((len(levels), WIDTH))
+    way = draw.standard_normal((len(levels), 2, WIDTH // 2))  # alike in both factors of a product
     if direction:
-        way[:, 0] += 4.0 * levels
-    way /= np.linalg.norm(way, axis=1, keepdims=True)
+        way[:, :, 0] += 4.0 * levels[:, None]
+    way = (way / np.linalg.norm(way, axis=2, keepdims=True)).reshape(len(levels), WIDTH) / 2**0.5
     length = draw.uniform(0.5, 1.0, len(levels)) + 0.3 * radius * (levels - (3 if radius < 0 else 0))
     texts = [caption for chain in chains for caption in chain]
     features = torch.from_numpy(way * length[:, None]).float()
