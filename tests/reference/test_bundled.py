@@ -1,4 +1,4 @@
-"""The built-in models: there is one of each family, of one size, they are what their cards say, and they have learned something."""
+"""The built-in models: one of each family, of one size; they are what their cards say, and have learned something."""
 
 from importlib import resources
 from pathlib import Path
