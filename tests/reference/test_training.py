@@ -20,8 +20,9 @@ from hierbench.reference.configuration import resolve
 from hierbench.reference.training import launch
 from hierbench.reference.training import state as checkpoints
 from hierbench.reference.training.batches import Batches
-from hierbench.reference.training.loop import NonFiniteError, Trainer, train
+from hierbench.reference.training.loop import Trainer, train
 from hierbench.reference.training.schedule import learning_rate_factor
+from hierbench.reference.training.watch import DivergedError
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")
@@ -224,8 +225,8 @@ from hierbench.reference.training import loop
 sys.path[:0] = {tests!r}
 from test_training import tiny
 save = loop._save
-def save_and_die(trainer, out, done, consumed, tally):
-    save(trainer, out, done, consumed, tally)
+def save_and_die(trainer, out, done, consumed, tally, watch):
+    save(trainer, out, done, consumed, tally, watch)
     if done == 10:
         os.kill(os.getpid(), 9)
 loop._save = save_and_die
@@ -347,7 +348,7 @@ def test_too_many_such_steps_end_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "hierbench.reference.model.total_loss", lambda terms, batch: (batch.image.sum() * float("nan"), {})
     )
-    with pytest.raises(NonFiniteError, match=r"3 steps .* more than train\.max_nonfinite_steps=2"):
+    with pytest.raises(DivergedError, match=r"3 steps .* more than train\.max_nonfinite_steps=2"):
         train(
             tiny("clip", "train.steps=9", "train.max_nonfinite_steps=2"),
             tmp_path / "x",
