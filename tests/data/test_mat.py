@@ -72,7 +72,9 @@ def test_whatever_becomes_of_the_reader_is_one_line(saved, monkeypatch, process,
     monkeypatch.setattr(_mat, "_START", process)
     monkeypatch.setattr(_mat, "SECONDS", 1.0 if "sleep" in process else _mat.SECONDS)
     path = saved(labels(), {})
-    with pytest.raises(DataError, match=rf"^annotation file \S+a\.mat is damaged \({told}\): fetch it again$"):
+    with pytest.raises(
+        DataError, match=rf"^annotation file \S+a\.mat is damaged \({told}\): fetch it again$"
+    ):
         _mat.read_mat(path, ["labels"])
 
 
