@@ -166,6 +166,9 @@ class TrainConfig(_Strict):
     precision: Literal["float32", "bfloat16", "float16"] = "bfloat16"
     max_nonfinite_steps: Count = 100  # skipped in a row or not; one more ends the run
     compile: bool = False
+    checkpoint_activations: bool = (
+        False  # layer by layer computed again in the backward pass: less memory, more time
+    )
     seed: Annotated[int, _Number, Field(ge=0, lt=1 << 32)] = 0
     log_every: Positive = 50
     save_every: Positive = 5_000

@@ -81,6 +81,54 @@ def test_cached_gradients_equal_whole_batch(family):
     assert_same_each(pieces, whole)
 
 
+DEEPER = ["model.vision_sizes.depth=2", "model.text=L2_W64"]
+
+
+def test_checkpointed_activations_have_the_same_gradients_and_keep_less():
+    kept = {}
+
+    def keep(tensor):
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    found, sizes = [], []
+    for asked in ("false", "true"):
+        config = tiny("hycoclip", *APART, *DEEPER, f"train.checkpoint_activations={asked}")
+        kept.clear()
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            found.append(gradients(config, batch_of(config)))
+        sizes.append(sum(kept.values()))
+    assert_same_each(found[1], found[0])
+    assert found[1].keys() == found[0].keys()
+    assert sizes[1] < sizes[0]
+
+
+@pytest.mark.parametrize(("family", "waits"), [("clip", []), ("hycoclip", ["nonzero"] * 4)])
+def test_a_step_reads_no_value_but_which_pairs_nearly_coincide(family, waits, monkeypatch):
+    """On a GPU each reading waits for it: one a matrix of hyperbolic distances, which has such pairs exactly.
+
+    κ is read on a CPU alone, where `Lorentz` checks it.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    read = []
+
+    class Count(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            name = function.overloadpacket.__name__
+            if name in ("_local_scalar_dense", "nonzero", "equal", "_unique2"):
+                read.append(name)
+            return function(*args, **(kwargs or {}))
+
+    trainer, batch = Trainer(tiny(family), CPU), batch_of(tiny(family))
+    monkeypatch.setattr("hierbench.geometry.Lorentz.__post_init__", lambda self: None)
+    for method in ("tolist", "cpu", "numpy"):
+        monkeypatch.setattr(torch.Tensor, method, lambda *a, name=method, **k: read.append(name))
+    with Count():
+        trainer.step(batch, 0)
+    assert read == waits
+
+
 TWO = """
 import os, sys, torch
 import torch.distributed as dist

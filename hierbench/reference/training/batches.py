@@ -57,6 +57,10 @@ class TrainingBatch:
     consumed: int = 0  # raw samples that the reader had read after this batch
     text_lengths: tuple[int, ...] = ()  # tokens of each caption and phrase, for the count of operations
 
+    def pin_memory(self) -> TrainingBatch:
+        """The batch with its pixels, by far the most of it, in pinned memory: DataLoader asks for it by this name."""
+        return replace(self, pixels=self.pixels.pin_memory())
+
     def to(self, device: torch.device) -> TrainingBatch:
         """The batch on `device`, copied without waiting."""
         valid = self.part_valid

@@ -75,6 +75,8 @@ class Trainer:
         self.model = build(config).to(device)
         self.optimiser = build_optimiser(self.model, train)
         self.scaler = torch.amp.GradScaler(device.type, enabled=train.precision == "float16")
+        self.model.encoder.visual.set_grad_checkpointing(train.checkpoint_activations)
+        self.model.encoder.textual.grad_checkpointing = train.checkpoint_activations
         encoders: nn.Module = Encoders(self.model)
         if train.compile:  # texts come in another shape each step; compiling them would never end
             self.model.encoder.visual.compile()
