@@ -89,6 +89,7 @@ ONLY_PARSED = {
     r"^data prepare (NAME|imagenet|coco)$": "downloads a dataset",
     r"^data grit-(prepare|check)": "wants GRIT's tars; tests/reference/test_grit.py makes some",
     r"^train (hycoclip/|RUN/|miniature/argent)": "trains for minutes or days; tests/cli/test_train.py trains tiny ones",
+    r"^train status RUN": "wants a run: docs/training.md's has one",
     r"^clean hierarcaps": "wants Qwen3-VL or a server; tests/cleaning has stand-ins for both",
     r"^leaderboard compare .*ARGENT-S": "wants figures of ARGENT's layout; tests/cli/test_leaderboard.py has some",
 }
@@ -181,6 +182,7 @@ def world(tmp_path, layouts, tiny_checkpoint, monkeypatch):
     (tmp_path / "mytasks.py").write_text(blocks["python"])
     models_page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
     (tmp_path / "mymodel.py").write_text(re.findall(r"^```python\n(.*?)^```", models_page, re.S | re.M)[0])
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
     for number in range(6):
         path = tmp_path / "mine" / ("cat", "dog")[number % 2] / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
