@@ -75,7 +75,7 @@ COLUMNS = {  # title, unit -> "task metric" of the figures
     ("things %", 1): "zero-shot/miniature-things mean_per_class",
     ("backgrounds %", 1): "zero-shot/miniature-backgrounds mean_per_class",
     ("text → image R@1 %", 1): "retrieval/miniature t2i_r1",
-    ("TIE", 1): "hierarchy/miniature tie",
+    ("TIE", 1): "hierarchy/miniature-things tie",
 }
 
 
