@@ -325,7 +325,8 @@ def _show_geometries(looks: dict[str, dict[str, Any]]) -> None:
 
     for dataset, found in looks.items():
         rows = [row(model, look) for model, look in found.items()]
-        headings = list(max(rows, key=lambda one: len(one)))
+        longest = max(rows, key=len)
+        headings = list(longest)
         print(f"{dataset}:")
         print_listing([{h: one.get(h, NOTHING) for h in headings} for one in rows], headings, gap=1)
         print()
