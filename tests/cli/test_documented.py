@@ -89,6 +89,7 @@ ONLY_PARSED = {
     r"^data prepare (NAME|imagenet|coco)$": "downloads a dataset",
     r"^data grit-(prepare|check)": "wants GRIT's tars; tests/reference/test_grit.py makes some",
     r"^train (hycoclip/|RUN/|miniature/argent)": "trains for minutes or days; tests/cli/test_train.py trains tiny ones",
+    r"^train status RUN": "wants a run: docs/training.md's has one",
     r"^clean hierarcaps": "wants Qwen3-VL or a server; tests/cleaning has stand-ins for both",
     r"^leaderboard compare .*ARGENT-S": "wants figures of ARGENT's layout; tests/cli/test_leaderboard.py has some",
 }
@@ -332,6 +333,7 @@ OPTIONS = [
     "leaderboard verify bundle --against filed --json",
     "leaderboard add bundle -o filed --replace --json",
     *(f"analyze {what} mymodel {ANALYZE}" for what in ("norms", "uncertainty", "horopca --centre origin")),
+    f"analyze geometry mymodel random {EMBED} {DATA} --on miniature-chains --limit 12 --json -o looked",
     f"analyze traversal mymodel {ANALYZE} --image photo.jpg --captions captions.txt --steps 5 --all-captions -n 2",
     f"analyze ambiguity mymodel {ANALYZE} --similar-by random --k 0 --k 2 --pool 2",
     "data prepare mine --from mine -o made --workers 0 --force --manifest mine.yaml --json",
