@@ -45,7 +45,8 @@ def test_losses_terms_and_gradients(kind, golden, recipe, tiny_state):
     total.backward()
 
     assert total.item() == pytest.approx(expected["loss"], rel=TOLERANCE)
-    assert terms.keys() == expected["logging"].keys()
+    ours = {"image_norm", "text_norm", "collapsed_cones"}  # watched here, unknown to the released code
+    assert terms.keys() - ours == expected["logging"].keys()
     for term, value in expected["logging"].items():
         assert terms[term].tolist() == pytest.approx(value, rel=TOLERANCE), term
     weights = dict(model.encoder.named_parameters())
