@@ -122,8 +122,11 @@ def _checkpoints(where: str, value: Any) -> dict[str, list[str]]:
         rows += [
             (file, family, f"{name}@{seed}" if seed != "" else str(name)) for seed, file in files.items()
         ]
-    files, families, names = (list(column) for column in zip(*rows, strict=True))
-    return {"checkpoint": files, "family": families, "name": names}
+    return {
+        "checkpoint": [file for file, _, _ in rows],
+        "family": [family for _, family, _ in rows],
+        "name": [name for _, _, name in rows],
+    }
 
 
 def _texts(where: str, value: Any) -> dict[str, str]:
