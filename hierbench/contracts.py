@@ -36,8 +36,8 @@ class Geometry(Protocol):
     `root` is the point that counts as the most general one, (D,); a geometry with an origin of its own ignores it,
     a geometry without one (the sphere) needs it for `radius`, `exterior_angle` and `entailment`.
 
-    The two questions are separate: a flat space has an origin and perhaps no cones. A geometry without angles raises
-    NotImplementedError where one is asked for.
+    The two questions are separate: a flat space has an origin and perhaps no cones. `similarity` and `distance` are the
+    same both ways round. A geometry that cannot answer (no angles, no cones, a root is missing) raises GeometryError.
     """
 
     @property
@@ -47,7 +47,9 @@ class Geometry(Protocol):
         self,
     ) -> bool: ...  # the lifted zero tangent is the most general point; lengths from it count
     @property
-    def has_cones(self) -> bool: ...  # entailment cones exist without a root
+    def has_cones(
+        self,
+    ) -> bool: ...  # what a point entails is told without a root: cones, an order's orthants
 
     # What `entailment` computes, in a word: cone-angle, radial, product-mean, order, … Scores of different definitions
     # never stand in one column.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,11 +39,20 @@ class Measured:
     items: Items
     statistics: bootstrap.Statistics
 
+    @cached_property
+    def figures(self) -> dict[str, float]:
+        """Every metric as the items give it."""
+        return bootstrap.value(self.statistics.statistic, len(self.statistics.units))
+
     def disagreement(self, metric: str) -> str:
         """Why a recorded figure is not that of its items, for one that somebody edited; empty where it is."""
         recorded = (self.record.metrics or {})[metric].value
-        own = bootstrap.value(self.statistics.statistic, len(self.statistics.units)).get(metric)
-        if own is None or abs(own - recorded) <= 10 * ROUNDING * max(1.0, abs(own)):
+        own = self.figures.get(metric)
+        if (
+            own is None
+            or (np.isnan(own) and np.isnan(recorded))
+            or abs(own - recorded) <= 10 * ROUNDING * max(1.0, abs(own))
+        ):
             return ""
         return f"the recorded {recorded:.6g} of {self.record.model} is not the {own:.6g} of its items: run it again"
 

@@ -442,7 +442,8 @@ def _remarks(columns: Sequence[Column], records: Sequence[Record]) -> tuple[str,
     if counts:
         remarks.append("; ".join(f"n = {size}: {', '.join(tasks)}" for size, tasks in counts.items()) + ".")
     remarks += [
-        f"{tasks}: {note}." for tasks, note in _by_text(_notes([r for r in measured if r.task in shown]))
+        f"{tasks}: {note.removesuffix('.')}."
+        for tasks, note in _by_text(_notes([r for r in measured if r.task in shown]))
     ]
     skipped = [record for record in records if record.skipped and record.task not in shown]
     unfit = [(record.task, record.skipped or "") for record in skipped if not record.lacks_data]

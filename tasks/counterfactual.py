@@ -95,7 +95,9 @@ class Counterfactual:
             name: self._inner.statistics(_tables(items, name))
             for name in (MODEL, *(reading.name for reading in self.readings))
         }
-        names = [figure.name for figure in self._figures]
+        # A geometry without angles has no signed figures, which its flat reading would have.
+        given = [bootstrap.value(part.statistic, len(part.units)).keys() for part in found.values()]
+        names = [figure.name for figure in self._figures if all(figure.name in each for each in given)]
 
         def statistic(counts: np.ndarray) -> dict[str, np.ndarray]:
             values = {name: part.statistic(counts) for name, part in found.items()}

@@ -354,7 +354,7 @@ def _margin(
 def _has_angles(geometry: Geometry, general: Tensor, specific: Tensor, root: Tensor | None) -> bool:
     try:
         geometry.exterior_angle(general, specific, root=root)
-    except (NotImplementedError, GeometryError):
+    except GeometryError:
         return False
     return True
 

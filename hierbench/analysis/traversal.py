@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hierbench.contracts import Geometry
-from hierbench.errors import UsageError
+from hierbench.errors import GeometryError, UsageError
 
 STEPS = 50
 
@@ -50,7 +50,7 @@ def traverse(
     if geometry.has_cones and within_cones:
         try:
             outside = geometry.exterior_angle(candidates, way) > geometry.half_aperture(candidates)[:, None]
-        except NotImplementedError as error:
+        except GeometryError as error:
             raise UsageError(
                 f"the geometry {geometry.name!r} has no angles, by which cones are told: use --all-captions"
             ) from error

@@ -270,3 +270,32 @@ def grit_prepare(
         say(f"damaged: {name} breaks off; what came before is used. Fetch it again and repeat this command.")
     say(f"{report.shards} shards in {out}, the account in {out / SUMMARY}")
     say(f"train on them: hierbench train hycoclip/vit-b data.shards={out}")
+
+
+@app.command("grit-check")
+def grit_check(
+    shards: Annotated[
+        list[str], typer.Argument(metavar="SHARDS...", help="Prepared shards: folders, globs, ranges.")
+    ],
+    workers: Workers = None,
+    as_json: Json = False,
+) -> None:
+    """Count the samples and boxes of prepared training shards, beside GRIT's published counts.
+
+    Images are not decoded. The exit status is 1 where a shard is damaged: training uses what is whole of it.
+    """
+    from dataclasses import asdict
+
+    from hierbench.reference.training.account import count
+    from hierbench.reference.training.shards import find_shards
+
+    files = [file for pattern in shards for file in find_shards(pattern)]
+    found = count(files, workers=_processes(workers))
+    if as_json:
+        print_json(asdict(found) | {"samples": found.samples, "boxes": found.boxes})
+    else:
+        print_listing(found.rows(), ["what", "here", "published"])
+    for shard in found.damaged:
+        say(f"damaged: {shard} breaks off or holds broken members; fetch or prepare it again")
+    if found.damaged:
+        raise typer.Exit(1)

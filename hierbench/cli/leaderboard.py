@@ -101,9 +101,9 @@ def build(
 
 
 def _read(folders: list[Path], layout: str | None, each_seed: bool):
-    from hierbench.leaderboard import tables, views
+    from hierbench.leaderboard import checks, views
 
-    table = tables.read(folders, layout)
+    table = checks.read(folders, layout)
     return table if each_seed else views.together(table)
 
 

@@ -250,9 +250,9 @@ def _stdout_for_results():
 
 def show_results(out: Path) -> None:
     """Print the table of a run's folder, and write it there as table.md and table.csv."""
-    from hierbench.leaderboard import tables
+    from hierbench.leaderboard import checks
 
-    table = tables.read([out])
+    table = checks.read([out])
     files = save_tables(table, out)
     say()
     print_table(table)
@@ -262,9 +262,9 @@ def show_results(out: Path) -> None:
 def _print_document(out: Path, status: int, found) -> None:
     import json
 
-    from hierbench.leaderboard import render, tables
+    from hierbench.leaderboard import checks, render
 
-    table = tables.read([out])
+    table = checks.read([out])
     save_tables(table, out)
     records = [json.loads(record.to_json()) for record in found]
     document = {"out": str(out), "status": status, "results": records, "missing": missing_data(found)}

@@ -12,7 +12,12 @@ import typer
 from hierbench.cli._shared import output_folder, say
 from hierbench.cli.options import Device, out_option
 
-Config = Annotated[str, typer.Argument(metavar="CONFIG", help="A packaged name (`--list`) or a YAML file.")]
+Config = Annotated[
+    str,
+    typer.Argument(
+        metavar="CONFIG", help="A packaged name (`--list`) or a YAML file; `status DIR` tells of a run."
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="Changes, e.g. train.steps=1000 model.text=L6_W384."),
@@ -43,6 +48,7 @@ def train(
     hierbench train miniature/argent                      the built-in world, on a CPU
     hierbench train hycoclip/vit-b data.shards=grit       the published recipe, on a GPU
     hierbench train RUN/config.yaml --resume              go on with a run (without --resume: a new one like it)
+    hierbench train status RUN                            how far it is, its losses and speed, whether a process trains
     torchrun --nproc-per-node 8 -m hierbench train ...    on several
     """
     from hierbench.errors import UsageError
@@ -50,6 +56,9 @@ def train(
 
     if as_list:
         print("\n".join(packaged()))
+        return
+    if config == "status":
+        _tell_status(overrides or [])
         return
     if not config:
         raise UsageError("name a config: `hierbench train --list` prints the packaged ones")
@@ -60,6 +69,8 @@ def train(
     if bundle is not None and not evaluate:
         raise UsageError("--bundle needs --evaluate SUITE: the model's card says what it reached")
     resolved = resolve(config, overrides or ())
+    midway = resolved.train.evaluate
+    _check_suites(evaluate, midway.suite if midway else None)
     from hierbench.reference.training.launch import launch
 
     begun = time.monotonic()
@@ -80,6 +91,24 @@ def train(
         notes = {"resumed": "the seconds are those of the last sitting"} if resume else {}
         made = bundling.bundle(folder, bundle, command=command, seconds=seconds, figures=figures, **notes)
         say(f"bundled: {made}")
+
+
+def _tell_status(folders: list[str]) -> None:
+    from hierbench.errors import UsageError
+    from hierbench.reference.training import status
+
+    if len(folders) != 1:
+        raise UsageError("train status takes the folder of one run: hierbench train status RUN")
+    folder = Path(folders[0]).expanduser()
+    print("\n".join(status.told(status.read(folder), folder)))
+
+
+def _check_suites(*names: str | None) -> None:
+    """Before hours of training, not after. Raises UnknownNameError."""
+    from hierbench import registry
+
+    for name in filter(None, names):
+        registry.suite(name)
 
 
 def _measure(weights: Path, family: str, suite: str, folder: Path) -> dict[str, float]:

@@ -1,8 +1,9 @@
-"""How well scores tell true pairs from false ones: AUC-ROC, average precision, ties."""
+"""How well scores tell true pairs from false ones: AUC-ROC, average precision, ties; the curves behind them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,20 +25,45 @@ def entailment(scores, labels) -> dict[str, float]:
     `zero_fraction` is the share of scores that are exactly 0, `distinct` the number of different scores.
     Raises MetricError.
     """
-    scores = _scores(scores)
-    labels = _checks.as_array(labels)
-    if labels.dtype != bool:
-        labels = _checks.integers(labels, "labels", 2, len(scores)) == 1
-    if labels.shape != scores.shape:
-        raise MetricError(f"labels: expected shape {scores.shape}, got {labels.shape}")
-    if labels.all() or not labels.any():
-        raise MetricError(
-            f"labels: all {len(labels)} are {int(labels[0])}, AUC and AP need pairs of both kinds"
-        )
+    scores, labels = _labelled(scores, labels)
     positive, negative = scores[labels], scores[~labels]
     one = np.zeros(len(scores), np.int64)  # all pairs in one unit
     statistic = auc_ap_statistic(positive, one[labels], negative, one[~labels], 1)
     return {**bootstrap.value(statistic, 1), **ties(scores)}
+
+
+@dataclass(frozen=True)
+class Curves:
+    """ROC and precision-recall over one list of thresholds, (T + 1,) each, T the number of distinct scores.
+
+    A pair is called true where its score is at least the threshold. The first threshold is infinite: nothing is called
+    true, and precision is 1 by convention, as in scikit-learn. Fractions.
+    """
+
+    threshold: np.ndarray  # falling
+    false_positive_rate: np.ndarray
+    recall: np.ndarray  # also the ROC's true positive rate
+    precision: np.ndarray
+
+
+def curves(scores, labels) -> Curves:
+    """ROC and precision-recall curves of scored pairs, a point for each distinct score.
+
+    Arguments as for `entailment`. Equals scikit-learn's `roc_curve` and `precision_recall_curve` where neither drops
+    points. Raises MetricError.
+    """
+    scores, labels = _labelled(scores, labels)
+    order = np.argsort(-scores, kind="stable")
+    falling = scores[order]
+    last = np.append(np.flatnonzero(falling[1:] != falling[:-1]), len(falling) - 1)  # of each distinct score
+    hits = np.cumsum(labels[order])[last]
+    called = last + 1
+    return Curves(
+        np.append(np.inf, falling[last]),
+        np.append(0.0, (called - hits) / (~labels).sum()),
+        np.append(0.0, hits / labels.sum()),
+        np.append(1.0, hits / called),
+    )
 
 
 def ties(scores: np.ndarray) -> dict[str, float]:
@@ -112,6 +138,21 @@ def _tally(row: np.ndarray, unit: np.ndarray, rows: int, units: int) -> sparse.c
     from scipy import sparse
 
     return sparse.csr_matrix((np.ones(len(row)), (row, unit)), shape=(rows, units))
+
+
+def _labelled(scores, labels) -> tuple[np.ndarray, np.ndarray]:
+    """Scores (n,) and labels (n,) bool, both kinds present. Raises MetricError."""
+    scores = _scores(scores)
+    labels = _checks.as_array(labels)
+    if labels.dtype != bool:
+        labels = _checks.integers(labels, "labels", 2, len(scores)) == 1
+    if labels.shape != scores.shape:
+        raise MetricError(f"labels: expected shape {scores.shape}, got {labels.shape}")
+    if labels.all() or not labels.any():
+        raise MetricError(
+            f"labels: all {len(labels)} are {int(labels[0])}, AUC and AP need pairs of both kinds"
+        )
+    return scores, labels
 
 
 def _scores(value) -> np.ndarray:

@@ -253,6 +253,12 @@ def _check_geometry(geometry: Geometry, images: Tensor, texts: Tensor, found: li
                 pairs, matrix.diagonal()[:count], rtol=1e-3, atol=1e-4
             ):
                 found.append(f"geometry.{name} of pairs is not what its matrix has on the diagonal")
+    with _answering(found, "similarity"):
+        one, other = geometry.similarity(points, others), geometry.similarity(others, points).T
+        if one.shape == other.shape and not torch.allclose(one, other, rtol=1e-3, atol=1e-4):
+            found.append(
+                "geometry.similarity depends on which of the two comes first: tasks give them in either order"
+            )
     with _answering(found, "distance"):
         own = geometry.distance(points, points)
         bound = 1e-3 * max(float(own.abs().max()), 1.0)

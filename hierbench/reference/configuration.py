@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
@@ -78,7 +78,8 @@ def _fault(error: ValidationError) -> str:
 
 
 def _fields(section: Any) -> dict[str, Any]:
-    """The keys of a section of the schema, each with its type."""
+    """The keys of a section of the schema, each with its type; of a section that may be absent, too."""
+    section = next((part for part in get_args(section) if hasattr(part, "model_fields")), section)
     if hasattr(section, "model_fields"):
         return {name: field.annotation for name, field in section.model_fields.items()}
     return dict(section.__annotations__)

@@ -18,6 +18,7 @@ from timm.models.vision_transformer import Attention as VisionAttention
 from timm.models.vision_transformer import Block as VisionBlock
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from hierbench.errors import UsageError
 from hierbench.reference.packing import Group, Pack, pack
@@ -154,6 +155,7 @@ class TextTransformer(nn.Module):
     ):
         super().__init__()
         self.width, self.context = width, context
+        self.grad_checkpointing = False  # as timm's: keep no activations of a layer, compute them again
         self.known_tokens: frozenset[int] | None = None  # None = all; see checkpoint.with_token_rows
         self.posit_embed = nn.Parameter(torch.empty(context, width))
         # The mask belongs to the released layout; attention here makes its own from the packed batch.
@@ -175,7 +177,10 @@ class TextTransformer(nn.Module):
         batch = batch.to(device)
         x = self.token_embed(batch.tokens) + F.embedding(batch.positions, self.posit_embed)
         for block in self.resblocks[:-1]:
-            x = block(x, batch.groups)
+            if self.grad_checkpointing and torch.is_grad_enabled():
+                x = checkpoint(block, x, batch.groups, use_reentrant=False)
+            else:
+                x = block(x, batch.groups)
         last: Any = self.resblocks[-1]
         return self.ln_final(last.at_ends(x, batch.groups))[batch.order]
 

@@ -13,12 +13,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from hierbench.contracts import Geometry
 from hierbench.errors import UsageError
 from hierbench.reference.dual_encoder import DualEncoder
 from hierbench.reference.encoders import full_precision
 from hierbench.reference.layouts import MAX_LOGIT_SCALE
 from hierbench.reference.objectives import Embedded, Sharing, Weighted, total_loss
 from hierbench.reference.objectives.embedded import PARTS
+from hierbench.reference.objectives.entailment import factors
 from hierbench.reference.objectives.tiles import TILE_MIB
 from hierbench.reference.packing import Pack
 from hierbench.reference.tokenizer import tokenize
@@ -78,6 +80,9 @@ class ReferenceModel(nn.Module):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Features -> (total loss, logged figures), evaluated in float64 whatever the encoders' arithmetic.
 
+        Besides its terms' figures it logs the learned scalars, `collapsed_cones` (see `_collapsed`), and `image_norm`
+        and `text_norm`: the mean length of the whole items' scaled features, in hyperbolic space their distance from
+        the root.
         image, text: (b·(1 + P), D) as `encode` gives them, the b whole items first, then the parts slot after slot.
         part_valid: (b, P) bool. With several processes `sharing` says which rows are this one's.
         """
@@ -97,10 +102,15 @@ class ReferenceModel(nn.Module):
         scales = {name: scale.clamp(max=MAX_LOGIT_SCALE) for name, scale in encoder.scales().items()}
         geometry = encoder.geometry()
         points: dict[str, Any] = {}
+        norms: dict[str, Tensor] = {}
         items: tuple[tuple[Literal["image", "text"], Tensor], ...] = (("image", image), ("text", text))
         for name, features in items:
             features = features.to(torch.float32 if features.device.type == "mps" else torch.float64)
-            lifted = geometry.lift(encoder.tangents(features, name))
+            tangents = encoder.tangents(features, name)
+            lifted = geometry.lift(tangents)
+            norms[f"{name}_norm"] = tangents[:count].detach().norm(dim=-1).mean()
+            if name == "text" and geometry.has_cones:
+                norms["collapsed_cones"] = _collapsed(geometry, lifted[:count].detach())
             points[name] = sharing.gather(lifted[:count])
             if parts:
                 by_slot = lifted[count:].unflatten(0, (-1, count)).transpose(0, 1)  # (b, P, D)
@@ -109,7 +119,7 @@ class ReferenceModel(nn.Module):
             geometry, scales=scales, sharing=sharing, tile_mib=self.loss_tile_mib, **points, **parts
         )
         total, logged = total_loss(self.terms, batch)
-        return total.float(), logged | self._scalars(scales)
+        return total.float(), logged | self._scalars(scales) | norms
 
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """(total loss, logged figures) of a batch in one process. Raises UsageError for parts that do not match."""
@@ -146,6 +156,15 @@ class ReferenceModel(nn.Module):
         }
         curvature = self.encoder.curvature()  # of a product: (factors,)
         return logged if curvature is None else {**logged, "curv": curvature.detach()}
+
+
+def _collapsed(geometry: Geometry, points: Tensor) -> Tensor:
+    """The share of points (in a product: of points by factors) whose cone is a half-space.
+
+    There ‖x̃‖ ≤ 2C / √κ: the aperture grows no further and a hinge on it has no gradient (ARGENT, §4 and fig. 2).
+    """
+    apertures = [each.half_aperture(one) for each, one in factors(geometry, points)]
+    return (torch.stack(apertures) >= torch.pi / 2).double().mean()
 
 
 def _parts(batch: Batch) -> tuple[Tensor, Sequence[Sequence[str]], Tensor]:

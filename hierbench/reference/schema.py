@@ -144,6 +144,13 @@ class DataConfig(_Strict):
         return self
 
 
+class EvaluateConfig(_Strict):
+    """A suite on the weights of every so many steps, while training goes on."""
+
+    suite: Text
+    every: Positive
+
+
 class TrainConfig(_Strict):
     """Optimisation and bookkeeping. Defaults are the GRIT recipe of the lineage (HyCoCLIP appendix)."""
 
@@ -162,10 +169,16 @@ class TrainConfig(_Strict):
     # what a tile of the contrastive terms' matrices of pairs may fill; smaller tiles take more time
     loss_tile_mib: Annotated[int, _Number, Field(ge=1, le=1_000_000)] = TILE_MIB
     compile: bool = False
+    checkpoint_activations: bool = (
+        False  # layer by layer computed again in the backward pass: less memory, more time
+    )
     seed: Annotated[int, _Number, Field(ge=0, lt=1 << 32)] = 0
     log_every: Positive = 50
     save_every: Positive = 5_000
     keep_states: Annotated[int, _Number, Field(ge=1, le=100_000)] = 2  # training states kept for --resume
+    stop_diverged: bool = True  # `watch.Watch`: a loss that explodes, or is back where it began, ends the run
+    evaluate: EvaluateConfig | None = None
+    wandb: Text | None = None  # a project of Weights & Biases
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainConfig:

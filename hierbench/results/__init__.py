@@ -2,6 +2,7 @@
 
 from hierbench.results.folder import (
     items_path,
+    items_sha256,
     read_items,
     read_record,
     read_results,
@@ -20,6 +21,7 @@ __all__ = [
     "Record",
     "Results",
     "items_path",
+    "items_sha256",
     "read_items",
     "read_record",
     "read_results",

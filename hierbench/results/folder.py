@@ -98,7 +98,7 @@ def read_items(folder: str | Path, record: Record) -> dict[str, pd.DataFrame]:
     again = f"run {record.task} of {record.model} again with --force"
     at = items_path(folder, record.model, record.task)
     try:
-        tables = {path.stem: path for path in sorted(at.glob("*.parquet")) if not path.name.startswith(".")}
+        tables = _tables(at)
         if record.items_sha256 is None and tables:
             raise OutputError(f"{at} holds items whose record has no hash of them: {again}")
         if record.items_sha256 is not None and _items_sha256(tables) != record.items_sha256:
@@ -108,6 +108,15 @@ def read_items(folder: str | Path, record: Record) -> dict[str, pd.DataFrame]:
         raise
     except Exception as error:  # a damaged table makes the reader raise whatever it likes
         raise OutputError(f"{at} is damaged ({one_line(error)}): {again}") from error
+
+
+def items_sha256(folder: str | Path, record: Record) -> tuple[str, int] | None:
+    """The hash of the items that lie beside a record, as `Record.items_sha256` has it, and their bytes.
+
+    None where none lie there. Raises OSError, DataError.
+    """
+    tables = _tables(items_path(folder, record.model, record.task))
+    return (_items_sha256(tables), sum(path.stat().st_size for path in tables.values())) if tables else None
 
 
 def write_run(folder: str | Path, asked: Mapping[str, Any]) -> None:
@@ -175,6 +184,11 @@ def _write_items(folder: Path, items: Items) -> str | None:
     for old in set(folder.glob("*.parquet")) - set(written.values()):
         old.unlink()
     return _items_sha256(written) if written else None
+
+
+def _tables(folder: Path) -> dict[str, Path]:
+    """The files of per-item outcomes in a task's folder, by table."""
+    return {path.stem: path for path in sorted(folder.glob("*.parquet")) if not path.name.startswith(".")}
 
 
 def _items_sha256(tables: Mapping[str, Path]) -> str:

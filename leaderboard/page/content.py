@@ -15,7 +15,6 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
-from hierbench.contracts import Estimate
 from hierbench.files import safe_name
 from hierbench.leaderboard import tables
 from hierbench.leaderboard.columns import Column, every_metric, layout
@@ -161,9 +160,9 @@ def _column(
         "better": column.better,
         "variant": column.variant,
         "shown": column.key in board.shown,
-        "value": [_short(cell.estimate.value if cell.estimate else None) for cell in cells],
-        "low": [_short(cell.estimate.low if cell.estimate else None) for cell in cells],
-        "high": [_short(cell.estimate.high if cell.estimate else None) for cell in cells],
+        "value": [_printable(column, cell.estimate.value if cell.estimate else None) for cell in cells],
+        "low": [_printable(column, cell.estimate.low if cell.estimate else None) for cell in cells],
+        "high": [_printable(column, cell.estimate.high if cell.estimate else None) for cell in cells],
         "n": sizes[0] if len(set(sizes)) == 1 else sizes,
         "record": [None if source is None else numbers[id(source)] for source in sources],
     }
@@ -244,9 +243,12 @@ def _short(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(f"{value:.{DIGITS}g}")
 
 
-def figure(estimate: Estimate) -> list[float | None]:
-    """Value, low and high as the data files hold them."""
-    return [_short(bound) for bound in (estimate.value, estimate.low, estimate.high)]
+def _printable(column: Column, value: float | None) -> float | None:
+    """A figure in few digits, in all its digits where it would be printed otherwise."""
+    short = _short(value)
+    if value is None or short is None or tables.printed(column, short) == tables.printed(column, value):
+        return short
+    return float(value)
 
 
 def script(name: str, content: Any) -> str:

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import torch
 
+from hierbench.errors import GeometryError
 from hierbench.model_adapters import random
 
 
@@ -44,7 +45,7 @@ class Flat:
         return points.norm(dim=-1)
 
     def exterior_angle(self, general, specific, *, paired=False, root=None):
-        raise NotImplementedError
+        raise GeometryError("no angles")
 
     half_aperture = entailment = exterior_angle
 

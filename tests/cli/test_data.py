@@ -8,6 +8,7 @@ import tarfile
 
 import pytest
 from PIL import Image
+from shard_files import cut_short
 
 from hierbench.reference.training.shards import find_shards
 
@@ -40,6 +41,24 @@ def test_shards_and_a_table(hierbench, tmp_path):
     assert len(find_shards("shards")) == 2
     again = hierbench("data", "grit-prepare", "raw/{00000..00001}.tar", "-o", "shards", "--max-boxes", 1)
     assert again.out == done.out
+    checked = hierbench("data", "grit-check", "shards", "--workers", 1)
+    assert checked.status == 0
+    table = [line.split() for line in checked.out.splitlines()]
+    assert ["samples", "3", "13,149,251"] in table
+    assert ["samples", "with", "one", "box", "100.00%", "40.68%"] in table
+
+
+def test_damaged_shards_are_named_with_status_1(hierbench, tmp_path):
+    raw_tar(tmp_path / "raw" / "0.tar", ["a", "b"])
+    hierbench("data", "grit-prepare", "raw", "-o", "shards")
+    cut_short(tmp_path / "shards" / "0.tar", -1)
+    done = hierbench("data", "grit-check", "shards", "--json")
+    assert done.status == 1
+    assert json.loads(done.out)["damaged"] == ["shards/0.tar"]
+    assert "damaged: shards/0.tar breaks off" in done.err
+    missing = hierbench("data", "grit-check", "nowhere")
+    assert (missing.status, missing.out) == (2, "")
+    assert "no tar shards match nowhere" in missing.err
 
 
 @pytest.mark.parametrize(

@@ -87,8 +87,9 @@ ONLY_PARSED = {
     r"^run --retrain": "trains for an hour",
     r"^errata --measure uncha-vit-b": "downloads a released checkpoint",
     r"^data prepare (NAME|imagenet|coco)$": "downloads a dataset",
-    r"^data grit-prepare": "wants GRIT's tars; tests/reference/test_grit.py makes some",
+    r"^data grit-(prepare|check)": "wants GRIT's tars; tests/reference/test_grit.py makes some",
     r"^train (hycoclip/|RUN/|miniature/argent)": "trains for minutes or days; tests/cli/test_train.py trains tiny ones",
+    r"^train status RUN": "wants a run: docs/training.md's has one",
     r"^clean hierarcaps": "wants Qwen3-VL or a server; tests/cleaning has stand-ins for both",
     r"^leaderboard compare .*ARGENT-S": "wants figures of ARGENT's layout; tests/cli/test_leaderboard.py has some",
 }
@@ -181,6 +182,7 @@ def world(tmp_path, layouts, tiny_checkpoint, monkeypatch):
     (tmp_path / "mytasks.py").write_text(blocks["python"])
     models_page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
     (tmp_path / "mymodel.py").write_text(re.findall(r"^```python\n(.*?)^```", models_page, re.S | re.M)[0])
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
     for number in range(6):
         path = tmp_path / "mine" / ("cat", "dog")[number % 2] / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -337,6 +339,7 @@ OPTIONS = [
     "data export mine -o other --format imagefolder --protocol corrected --prompts photo --data mine=mine "
     "--data-dir data --manifest mine.yaml",
     "data grit-prepare raw.tar -o grit --workers 1 --max-boxes 2 --min-side 4",
+    "data grit-check grit --workers 1 --json",
     f"clean miniature -o c --count 30 --share 0.2 --seed mine --negatives 4 {ROLES} {RULES}",
     f"clean miniature -o cs --count 20 --negatives 4 {SERVED}",
     f"clean hierarcaps -o hs --data hierarcaps=data/hierarcaps --negatives 2 {SERVED}",

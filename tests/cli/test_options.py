@@ -19,8 +19,8 @@ TAKEN = {
     "--offline": "run; errata; analyze *; clean report",
     "--limit": "run; reproduce; errata; analyze *; clean hierarcaps",
     "--json": "run; reproduce; models; tasks; datasets; errata; doctor; data prepare; data verify; data show; "
-    "clean hierarcaps; clean miniature; clean report; leaderboard show; leaderboard build; leaderboard page; "
-    "leaderboard compare; leaderboard rank; leaderboard submit; leaderboard verify; leaderboard add; "
+    "data grit-check; clean hierarcaps; clean miniature; clean report; leaderboard show; leaderboard build; "
+    "leaderboard page; leaderboard compare; leaderboard rank; leaderboard submit; leaderboard verify; leaderboard add; "
     "analyze *; cache stats; cache prune",
 }
 

@@ -50,6 +50,11 @@ def test_the_packaged_configs_are_listed(hierbench):
         (["miniature/clip", "--resume"], "--resume needs --out DIR, the folder of the run to go on with"),
         (["miniature/clip", "--resume", "--out", "empty"], "nothing to resume in empty"),
         (["hycoclip/vit-s", "data.shards=nowhere"], "no tar shards match nowhere"),
+        (["miniature/clip", "train.evaluate={suite: minature, every: 1}"], "did you mean miniature"),
+        (["miniature/clip", "--evaluate", "minature"], "did you mean miniature"),
+        (["status"], "train status takes the folder of one run: hierbench train status RUN"),
+        (["status", "a", "b"], "train status takes the folder of one run"),
+        (["status", "nowhere"], "no training run in nowhere: it has no config.yaml"),
         (["miniature/argent", *TINY, "data.boxes=0"], "data.boxes=0, but the objective compares parts"),
     ],
 )
@@ -89,6 +94,10 @@ def test_a_run_and_its_model(hierbench, tmp_path):
     adapter = package.load_model("hycoclip", run / "model.safetensors")
     assert adapter.card.image_size == 64
     assert adapter.encode_texts(["a red dog", "a dog"]).shape == (2, 32)
+
+    told = hierbench("train", "status", "run")
+    assert (told.status, told.err) == (0, "")
+    assert told.out.splitlines()[:2] == ["run: done", "step        2 of 2"]
 
     again = hierbench("train", "miniature/hycoclip", *TINY, "--out", "run", "--device", "cpu")
     assert (again.status, again.out) == (2, "")

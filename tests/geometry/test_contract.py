@@ -1,6 +1,8 @@
-"""The Geometry protocol: what all spaces share, and what they refuse."""
+"""The Geometry protocol: what all spaces share, and what they refuse; the documentation's own space among them."""
 
 import math
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ from hierbench.contracts import Geometry
 from hierbench.errors import GeometryError
 from hierbench.geometry import Flat, Lorentz, Product, Sphere, _pairs
 
-GEOMETRIES = [Lorentz(0.5), Sphere(), Product((Lorentz(0.5), Lorentz(2.0))), Flat()]
+ORDER = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "examples" / "order.py"))["Order"]()
+GEOMETRIES = [Lorentz(0.5), Sphere(), Product((Lorentz(0.5), Lorentz(2.0))), Flat(), ORDER]
 by_name = pytest.mark.parametrize("geometry", GEOMETRIES, ids=lambda geometry: geometry.name)
 
 
@@ -27,17 +30,26 @@ def test_every_geometry_is_one_by_protocol(geometry):
 
 @by_name
 def test_paired_is_the_diagonal_of_pairwise(geometry):
-    a, b, root = points(geometry, 9, 1), points(geometry, 9, 2), points(geometry, 1, 3)[0]
+    a, b, root = points(geometry, 40, 1), points(geometry, 40, 2), points(geometry, 1, 3)[0]
     for function, options in (
         (geometry.similarity, {}),
         (geometry.distance, {}),
         (geometry.exterior_angle, {"root": root}),
         (geometry.entailment, {"root": root}),
     ):
+        if function == ORDER.exterior_angle:
+            continue  # refused: see below
         crossed, paired = function(a, b[:5], **options), function(a, b, paired=True, **options)
-        assert crossed.shape == (9, 5)
-        assert paired.shape == (9,)
+        assert crossed.shape == (40, 5)
+        assert paired.shape == (40,)
         torch.testing.assert_close(crossed.diagonal(), paired[:5])
+
+
+@by_name
+def test_similarity_and_distance_are_the_same_both_ways_round(geometry):
+    a, b = points(geometry, 7, 1), points(geometry, 5, 2)
+    torch.testing.assert_close(geometry.similarity(a, b), geometry.similarity(b, a).T)
+    torch.testing.assert_close(geometry.distance(a, b), geometry.distance(b, a).T)
 
 
 @by_name
@@ -56,7 +68,7 @@ def test_no_points_at_all(geometry):
     none, some, root = torch.empty(0, 6), points(geometry, 4), torch.zeros(6)
     assert geometry.similarity(none, some).shape == (0, 4)
     assert geometry.distance(some, none).shape == (4, 0)
-    assert geometry.exterior_angle(none, none, paired=True, root=root).shape == (0,)
+    assert geometry.entailment(none, none, paired=True, root=root).shape == (0,)
 
 
 def test_hand_worked_figures():
@@ -118,6 +130,39 @@ def test_flat_space_is_what_curved_ones_tend_to():
     assert Flat("cosine").similarity(one, other).item() == pytest.approx(5**-0.5)
     with pytest.raises(GeometryError, match="no entailment cones"):
         flat.half_aperture(one)
+
+
+def test_order_of_coordinates_by_hand():
+    """E(x, y) = ‖max(0, y − x)‖² (Vendrov et al. 2016, eq. 2), y the general one; 0 where x ≥ y in every coordinate."""
+    general = torch.tensor([[1.0, 2.0, 0.0], [0.0, 0.0, 0.0], [3.0, 0.0, 2.0]])
+    specific = torch.tensor([[3.0, 1.0, 5.0], [1.0, 2.0, 0.0]])
+    violations = torch.tensor([[1.0, 0.0], [0.0, 0.0], [0.0, 8.0]])
+    torch.testing.assert_close(ORDER.entailment(general, specific), 1 / (1 + violations))
+    assert ORDER.entailment(general[:2], specific, paired=True).tolist() == [0.5, 1.0]
+    assert ORDER.distance(general, specific)[0].tolist() == pytest.approx([30**0.5, 0])
+    assert ORDER.radius(general).tolist() == pytest.approx([5**0.5, 0, 13**0.5])
+    assert ORDER.lift(torch.tensor([-1.0, 2.0])).tolist() == [1, 2]
+    assert ORDER.mean(torch.tensor([[-1.0, 2.0], [3.0, 0.0]])).tolist() == [2, 1]
+    for refused in (ORDER.exterior_angle, ORDER.distance):
+        with pytest.raises(GeometryError):
+            refused(general, general[:, :2])
+    with pytest.raises(GeometryError, match="no half-angle"):
+        ORDER.half_aperture(general)
+
+
+def test_order_is_one():
+    """Reflexive, antisymmetric, transitive on a lattice of points; violations move no further than the points do."""
+    lattice = torch.cartesian_prod(*[torch.arange(3.0)] * 3)
+    holds = ORDER.entailment(lattice, lattice) == 1
+    assert torch.equal(holds, (lattice[:, None] <= lattice[None]).all(-1))
+    assert holds.diagonal().all()
+    assert torch.equal(holds & holds.T, torch.eye(len(lattice), dtype=torch.bool))
+    steps = holds.double() @ holds.double() > 0
+    assert torch.equal(steps, holds)
+    below = torch.randn(30, 4, generator=torch.Generator().manual_seed(0)).abs()
+    above = torch.randn(30, 4, generator=torch.Generator().manual_seed(1)).abs()
+    violation = (1 / ORDER.entailment(below, above) - 1).sqrt()
+    assert (violation <= ORDER.distance(below, above) + 1e-6).all()
 
 
 def test_curvature_learns():

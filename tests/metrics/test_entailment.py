@@ -3,12 +3,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import average_precision_score, precision_recall_curve, roc_auc_score, roc_curve
 
 from hierbench import metrics
 from hierbench.errors import MetricError
 from hierbench.metrics import bootstrap
-from hierbench.metrics.entailment import auc_ap_statistic
+from hierbench.metrics.entailment import auc_ap_statistic, curves
 
 
 def pairs(scores=st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0])):
@@ -26,6 +26,25 @@ def test_equals_scikit_learn_with_ties(rows):
     assert figures["ap"] == pytest.approx(average_precision_score(labels, scores), abs=1e-12)
     assert figures["zero_fraction"] == np.mean(scores == 0)
     assert figures["distinct"] == len(set(scores.tolist()))
+
+
+@settings(max_examples=100, deadline=None)
+@given(pairs())
+def test_curves_equal_scikit_learn_with_ties(rows):
+    scores, labels = map(np.array, zip(*rows, strict=True))
+    found = curves(scores, labels)
+    false, true, thresholds = roc_curve(labels, scores, drop_intermediate=False)
+    assert found.threshold.tolist() == thresholds.tolist()
+    assert found.false_positive_rate == pytest.approx(false, abs=1e-12)
+    assert found.recall == pytest.approx(true, abs=1e-12)
+    precision, recall, _ = precision_recall_curve(labels, scores)
+    assert found.precision == pytest.approx(precision[::-1], abs=1e-12)
+    assert found.recall == pytest.approx(recall[::-1], abs=1e-12)
+
+
+def test_curves_need_both_kinds():
+    with pytest.raises(MetricError, match="both kinds"):
+        curves([0.5, 0.25], [1, 1])
 
 
 def test_equals_scikit_learn_on_many_pairs():

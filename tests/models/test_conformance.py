@@ -121,6 +121,11 @@ class Odd(Lorentz):
             object.__setattr__(self, name, part)
 
 
+def one_sided(a, b, *, paired=False):
+    b = b.roll(1, -1)
+    return (a * b).sum(-1) if paired else a @ b.T
+
+
 @pytest.mark.parametrize(
     ("parts", "finding"),
     [
@@ -140,6 +145,7 @@ class Odd(Lorentz):
         ({"geometry": Odd(lift=fails)}, r"geometry\.lift fails"),
         ({"geometry": Odd(distance=fails)}, r"geometry\.distance fails: RuntimeError"),
         ({"geometry": Odd(distance=lambda a, b, paired=False: -torch.ones(5, 6))}, "distance of pairs is not what"),
+        ({"geometry": Odd(similarity=one_sided)}, "similarity depends on which of the two comes first"),
         ({"geometry": Odd(exterior_angle=fails)}, r"geometry\.exterior_angle fails: RuntimeError"),
         ({"geometry": Odd(radius=lambda points, root: points)}, r"geometry\.radius .* not of the shape \(5,\)"),
         ({"geometry": Odd(mean=lambda tangents: tangents)}, r"geometry\.mean .* not of the shape \(1, 64\)"),

@@ -127,11 +127,11 @@ def test_a_full_disk_ends_a_run_in_one_line_and_resumes(tmp_path, monkeypatch):
 
 
 def test_a_log_on_a_full_disk_has_whole_lines(tmp_path):
-    logs = Logs(tmp_path, steps=1000, start=0, quiet=True)
+    logs = Logs(tiny("clip"), tmp_path, start=0, quiet=True)
 
     def fill():
         for step in range(1000):
-            logs.write(step, {"loss": 1.5}, 10.0)
+            logs.write(step, {"loss": 1.5})
 
     with largest_file(700), pytest.raises(OutputError, match="the log of the run could not be written"):
         fill()
@@ -148,9 +148,9 @@ def test_tensorboard_reads_the_figures_of_a_resumed_run(tmp_path):
         (0, 1.0),
         (2, 5.0),
     ):  # the killed run had logged step 2 and 3, which its resumption repeats
-        logs = Logs(tmp_path, steps=6, start=start, quiet=True)
+        logs = Logs(tiny("clip"), tmp_path, start=start, quiet=True)
         for step in range(start, start + 4):
-            logs.write(step, {"loss": value + step}, 10.0)
+            logs.write(step, {"loss": value + step})
         logs.close()
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     told = [(event.step, event.value) for event in events.Scalars("loss")]

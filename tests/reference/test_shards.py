@@ -1,44 +1,17 @@
 """Tar shards: who reads what, what is skipped, what is refused."""
 
-import io
-import tarfile
+import random
 from collections import Counter
 from itertools import islice
 
 import pytest
 import torch
-from PIL import Image
+from shard_files import grit_sample, jpeg, pair_members, write_shard
 
 from hierbench.errors import DataError
 from hierbench.reference.schema import DataConfig
 from hierbench.reference.training.batches import Batches, loader
 from hierbench.reference.training.shards import Stream, find_shards, parse_grit, parse_pair, read_stream
-
-
-def jpeg(shade, size=(40, 30)):
-    buffer = io.BytesIO()
-    Image.new("RGB", size, (shade % 256, 80, 200)).save(buffer, "JPEG")
-    return buffer.getvalue()
-
-
-def write_shard(path, members):
-    with tarfile.open(path, "w") as archive:
-        for name, content in members:
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    return path
-
-
-def grit_sample(key, boxes=2):
-    members = [(f"{key}.child.jpg", jpeg(int(key))), (f"{key}.child.txt", f"whole {key}".encode())]
-    members.append((f"{key}.numparents.txt", str(boxes).encode()))
-    for box in range(boxes):
-        members += [
-            (f"{key}.parent{box:03d}.jpg", jpeg(int(key) + box, (20, 20))),
-            (f"{key}.parent{box:03d}.txt", f"part {box} of {key}".encode()),
-        ]
-    return members
 
 
 @pytest.fixture
@@ -152,13 +125,7 @@ def test_shard_without_usable_samples(tmp_path):
 def pairs_of(folder, sizes, damaged=()):
     """Shards of so many image-caption pairs; captions tell shard and row, those in `damaged` have no image."""
     for shard, size in enumerate(sizes):
-        members = []
-        for row in range(size):
-            name = f"{shard}-{row}"
-            if name not in damaged:
-                members.append((f"{name}.jpg", jpeg(row)))
-            members.append((f"{name}.txt", name.encode()))
-        write_shard(folder / f"{shard:05d}.tar", members)
+        write_shard(folder / f"{shard:05d}.tar", pair_members(shard, size, damaged))
     return DataConfig(kind="pairs", shards=str(folder), shuffle_buffer=1, crop_scale=(1, 1), workers=4)
 
 
@@ -223,3 +190,22 @@ def test_what_is_skipped_is_counted_once_over_a_resumption(tmp_path):
 def test_a_range_without_end_is_refused():
     with pytest.raises(DataError, match="more than 1,000,000 shards"):
         find_shards("x/{0..999999999}.tar")
+
+
+def test_ten_stops_lose_no_sample_and_double_none(tmp_path):
+    """Two processes of two workers, stopped at ten of thirty steps: each step holds what it holds without a stop."""
+    config = pairs_of(tmp_path, (7, 5, 9, 4, 6)).model_copy(update={"shuffle_buffer": 3})
+
+    def batches(rank, start=0, consumed=None):
+        one = Batches(config, image_size=16, rows=2, rank=rank, world=2, start=start, consumed=consumed)
+        return loader(one, 2, torch.device("cpu"))
+
+    stops = sorted(random.Random(0).sample(range(1, 30), 10))
+    for rank in range(2):
+        straight = [batch.texts[0].tokens.tolist() for batch in islice(batches(rank), 30)]
+        lived, consumed = [], {}
+        for begin, end in zip([0, *stops], [*stops, 30], strict=True):
+            for batch in islice(batches(rank, begin, consumed), end - begin):
+                lived.append(batch.texts[0].tokens.tolist())
+                consumed[batch.reader] = batch.consumed
+        assert lived == straight

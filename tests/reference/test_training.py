@@ -20,8 +20,9 @@ from hierbench.reference.configuration import resolve
 from hierbench.reference.training import launch
 from hierbench.reference.training import state as checkpoints
 from hierbench.reference.training.batches import Batches
-from hierbench.reference.training.loop import NonFiniteError, Trainer, train
+from hierbench.reference.training.loop import Trainer, train
 from hierbench.reference.training.schedule import learning_rate_factor
+from hierbench.reference.training.watch import DivergedError
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")
@@ -78,6 +79,55 @@ def test_cached_gradients_equal_whole_batch(family):
     whole = gradients(config, batch_of(config))
     pieces = gradients(cut, batch_of(cut))
     assert_same_each(pieces, whole)
+
+
+DEEPER = ["model.vision_sizes.depth=2", "model.text=L2_W64"]
+
+
+def test_checkpointed_activations_have_the_same_gradients_and_keep_less():
+    kept = {}
+
+    def keep(tensor):
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    found, sizes = [], []
+    for asked in ("false", "true"):
+        config = tiny("hycoclip", *APART, *DEEPER, f"train.checkpoint_activations={asked}")
+        kept.clear()
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            found.append(gradients(config, batch_of(config)))
+        sizes.append(sum(kept.values()))
+    assert_same_each(found[1], found[0])
+    assert found[1].keys() == found[0].keys()
+    assert sizes[1] < sizes[0]
+
+
+@pytest.mark.parametrize(("family", "waits"), [("clip", []), ("hycoclip", ["nonzero"] * 8)])
+def test_a_step_reads_no_value_but_which_pairs_nearly_coincide(family, waits, monkeypatch):
+    """On a GPU each reading waits for it: one a tile of hyperbolic distances, which has such pairs exactly,
+    forward and backward.
+
+    κ is read on a CPU alone, where `Lorentz` checks it.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    read = []
+
+    class Count(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            name = function.overloadpacket.__name__
+            if name in ("_local_scalar_dense", "nonzero", "equal", "_unique2"):
+                read.append(name)
+            return function(*args, **(kwargs or {}))
+
+    trainer, batch = Trainer(tiny(family), CPU), batch_of(tiny(family))
+    monkeypatch.setattr("hierbench.geometry.Lorentz.__post_init__", lambda self: None)
+    for method in ("tolist", "cpu", "numpy"):
+        monkeypatch.setattr(torch.Tensor, method, lambda *a, name=method, **k: read.append(name))
+    with Count():
+        trainer.step(batch, 0)
+    assert read == waits
 
 
 SHARED = """
@@ -224,8 +274,8 @@ from hierbench.reference.training import loop
 sys.path[:0] = {tests!r}
 from test_training import tiny
 save = loop._save
-def save_and_die(trainer, out, done, consumed, tally):
-    save(trainer, out, done, consumed, tally)
+def save_and_die(trainer, out, done, consumed, tally, watch):
+    save(trainer, out, done, consumed, tally, watch)
     if done == 10:
         os.kill(os.getpid(), 9)
 loop._save = save_and_die
@@ -347,7 +397,7 @@ def test_too_many_such_steps_end_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "hierbench.reference.model.total_loss", lambda terms, batch: (batch.image.sum() * float("nan"), {})
     )
-    with pytest.raises(NonFiniteError, match=r"3 steps .* more than train\.max_nonfinite_steps=2"):
+    with pytest.raises(DivergedError, match=r"3 steps .* more than train\.max_nonfinite_steps=2"):
         train(
             tiny("clip", "train.steps=9", "train.max_nonfinite_steps=2"),
             tmp_path / "x",

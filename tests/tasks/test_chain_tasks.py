@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from hierbench import metrics, registry
 from hierbench.contracts import Embeddings
 from hierbench.data.datasets import subset
-from hierbench.errors import DataError
+from hierbench.errors import DataError, GeometryError
 from hierbench.geometry import Lorentz, Sphere
 from hierbench.tasks import _pairs
 
@@ -382,7 +382,7 @@ def test_a_geometry_without_angles_has_no_signed_figures_and_its_own_definition(
         entailment_definition = "order"
 
         def exterior_angle(self, general, specific, *, paired=False, root=None):
-            raise NotImplementedError
+            raise GeometryError("no angles")
 
     scores = scored(registry.task("pep-v2"), Ordered(0.7), chains(range(5), POOL[:9]), embed)
     assert scores.definition == "order"

@@ -55,6 +55,11 @@ class TrainingBatch:
     skipped: Counter = field(default_factory=Counter)  # what could not be used since the reader's last batch
     reader: int = 0
     consumed: int = 0  # raw samples that the reader had read after this batch
+    text_lengths: tuple[int, ...] = ()  # tokens of each caption and phrase, for the count of operations
+
+    def pin_memory(self) -> TrainingBatch:
+        """The batch with its pixels, by far the most of it, in pinned memory: DataLoader asks for it by this name."""
+        return replace(self, pixels=self.pixels.pin_memory())
 
     def to(self, device: torch.device) -> TrainingBatch:
         """The batch on `device`, copied without waiting."""
@@ -206,7 +211,8 @@ class Batches(IterableDataset):
         tokens = tokenize(captions)
         piece = (self.micro_batch or self.rows) * (1 + slots)
         texts = tuple(pack(tokens[start : start + piece]) for start in range(0, len(tokens), piece))
-        return TrainingBatch(torch.stack(images), texts, valid if slots else None)
+        lengths = tuple(map(len, tokens))
+        return TrainingBatch(torch.stack(images), texts, valid if slots else None, text_lengths=lengths)
 
 
 def loader(batches: Batches, workers: int, device: torch.device) -> Iterator[TrainingBatch]:

@@ -1,52 +1,74 @@
-"""What a training run says: JSONL and TensorBoard files, a live line on the terminal, plain lines elsewhere."""
+"""What a training run says: its JSONL files, its boards, a live line on the terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import json
-import os
-import socket
+import math
+import shutil
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from hierbench.files import regular_file, replacing
+from hierbench.reference.schema import ReferenceConfig
+from hierbench.reference.training.boards import Appended, open_boards
 from hierbench.reference.training.folder import writing
 
 LINE_EVERY = 10.0  # seconds between plain lines where there is no terminal
 
+SHOWN = ("logit_scale", "curv", "gradient_norm", "learning_rate", "samples_per_second", "mfu")
+"""Figures of the progress line, besides the losses; the files hold all."""
+
 
 class Logs:
-    """Writes each logged step to `train.jsonl` and TensorBoard, and keeps a progress line on stderr.
+    """Writes each logged step to `train.jsonl` and the boards, and keeps a progress line on stderr.
 
-    A resumed run appends; steps after the resumed one that the killed run had logged are dropped first.
+    Figures of a suite on the weights of a step go to `evaluations.jsonl`. A resumed run appends; steps after the
+    resumed one that the killed run had logged are dropped first. Raises OutputError, and what a board raises.
     """
 
-    def __init__(self, folder: Path, *, steps: int, start: int, quiet: bool = False):
-        self.steps, self.quiet = steps, quiet
+    def __init__(self, config: ReferenceConfig, folder: Path, *, start: int, quiet: bool = False):
+        self.steps, self.quiet = config.train.steps, quiet
         self._began, self._begun_at = time.monotonic(), start
         self._said = 0.0
-        path = folder / "train.jsonl"
-        with writing(f"{path}"):
-            with replacing(path) as temporary:
-                temporary.write_bytes(b"".join(_kept(path, start)))
-            self._file = _Appended(path)
-            self._board = _board(folder / "tensorboard", start)
+        with writing(f"{folder / 'train.jsonl'}"):
+            self._file = _continued(folder / "train.jsonl", start)
+            evaluated = config.train.evaluate is not None
+            self._evaluations = _continued(folder / "evaluations.jsonl", start) if evaluated else None
+            self._boards, reason = open_boards(config, folder, start)
+        if reason:
+            self.say(f"no TensorBoard files: {reason}")
 
-    def write(self, step: int, figures: dict[str, Any], samples_per_second: float) -> None:
+    def write(self, step: int, figures: dict[str, Any]) -> None:
         """Record the figures of a step (0-based) and show them. Raises OutputError on a full disk."""
-        figures = {"step": step, **figures, "samples_per_second": round(samples_per_second, 1)}
+        figures = {"step": step, **figures}
         with writing("the log of the run"):
             self._file.write(json.dumps(figures).encode() + b"\n")
-            if self._board:
-                self._board.add(step, figures)
+            for board in self._boards:
+                board.add(step, figures)
         self._show(step, figures)
 
+    def evaluated(self, step: int, figures: dict[str, float], **more: Any) -> None:
+        """Record what the weights after a step (0-based) reach, figures by "task metric". Raises OutputError."""
+        assert self._evaluations is not None, "the config says train.evaluate"
+        shown = {"evaluation/step": step} | {f"evaluation/{name}": value for name, value in figures.items()}
+        with writing("the log of the run"):
+            self._evaluations.write(json.dumps({"step": step, "figures": figures, **more}).encode() + b"\n")
+            for board in self._boards:
+                board.add(step, shown)
+
+    def say(self, line: str) -> None:
+        """A line on stderr that stays."""
+        if not self.quiet:
+            sys.stderr.write(f"\r\x1b[2K{line}\n" if sys.stderr.isatty() else f"{line}\n")
+            sys.stderr.flush()
+
     def close(self) -> None:
-        self._file.close()
-        if self._board:
-            self._board.close()
+        """All files are whole."""
+        for each in (self._file, self._evaluations, *self._boards):
+            if each is not None:
+                each.close()
         if sys.stderr.isatty() and not self.quiet:
             sys.stderr.write("\n")
 
@@ -60,73 +82,35 @@ class Logs:
         shown = [
             f"{name.replace('_loss', '')} {value:.3g}"
             for name, value in figures.items()
-            if isinstance(value, float) and name not in ("seconds",)
+            if isinstance(value, float) and (name in SHOWN or name.endswith("loss"))
         ]
-        line = f"step {step + 1}/{self.steps}  {'  '.join(shown)}  left {_clock(left)}"
+        line = f"step {step + 1}/{self.steps}  {'  '.join(shown)}  left {clock(left)}"
+        if terminal:  # a line that wraps could not be written over
+            line = line[: shutil.get_terminal_size().columns - 1]
         sys.stderr.write(f"\r\x1b[2K{line}" if terminal else f"{line}\n")
         sys.stderr.flush()
 
 
-class _Appended:
-    """A file to which each write is added whole or not at all."""
-
-    def __init__(self, path: Path):
-        self._file = path.open("ab", buffering=0)
-
-    def write(self, content: bytes) -> None:
-        before = os.fstat(self._file.fileno()).st_size
-        left = memoryview(content)
-        try:
-            while left:
-                left = left[self._file.write(left) :]
-        except OSError:
-            with suppress(OSError):
-                self._file.truncate(before)
-            raise
-
-    def close(self) -> None:
-        self._file.close()
+def logged(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a run's JSONL file, oldest first; none where there is no such file."""
+    return [json.loads(line) for line in _kept(path)]
 
 
-class _Board:
-    """TensorBoard's event file, written in this thread: its own writer's dies of a full disk with a traceback."""
-
-    def __init__(self, folder: Path, start: int):
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-        from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.summary.writer.record_writer import RecordWriter
-
-        self._event, self._summary = Event, Summary
-        folder.mkdir(parents=True, exist_ok=True)
-        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.{start}"
-        self._file = _Appended(folder / name)
-        self._records = RecordWriter(self._file)
-        self._put(file_version="brain.Event:2")
-        self._put(
-            step=start, session_log=SessionLog(status=SessionLog.START)
-        )  # later steps of a killed run go
-
-    def add(self, step: int, figures: dict[str, Any]) -> None:
-        """The figures of a step as scalars, those of a list numbered."""
-        scalars: list[tuple[str, Any]] = []
-        for name, value in figures.items():
-            many = isinstance(value, list)
-            scalars += [(f"{name}/{n}", one) for n, one in enumerate(value)] if many else [(name, value)]
-        values = [
-            self._summary.Value(tag=name, simple_value=value)
-            for name, value in scalars
-            if isinstance(value, float | int)
-        ]
-        self._put(step=step, summary=self._summary(value=values))
-
-    def close(self) -> None:
-        self._file.close()
-
-    def _put(self, **fields: Any) -> None:
-        self._records.write(self._event(wall_time=time.time(), **fields).SerializeToString())
+def clock(seconds: float) -> str:
+    """H:MM:SS"""
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}"
 
 
-def _kept(path: Path, start: int) -> list[bytes]:
+def _continued(path: Path, start: int) -> Appended:
+    """A JSONL file to append to, of steps before `start` alone; a file that is missing is made."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(b"".join(_kept(path, start)))
+    return Appended(path)
+
+
+def _kept(path: Path, start: float = math.inf) -> list[bytes]:
     """Lines of a log of the steps before `start`; a line that a kill cut short is dropped."""
     if not path.exists():
         return []
@@ -144,16 +128,3 @@ def _step(line: bytes) -> int:
     except (ValueError, LookupError, TypeError):
         return -1
     return step if isinstance(step, int) else -1
-
-
-def _board(folder: Path, start: int) -> _Board | None:
-    try:
-        return _Board(folder, start)
-    except ImportError:  # the extra `train` brings tensorboard; the JSONL file holds the same figures
-        return None
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}"

@@ -9,8 +9,6 @@ contrastive batch stays whole.
 
 from __future__ import annotations
 
-import math
-import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -22,25 +20,24 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from hierbench.errors import HierbenchError, UsageError
+from hierbench.errors import UsageError
 from hierbench.files import replacing
 from hierbench.reference.configuration import build
 from hierbench.reference.model import ReferenceModel
 from hierbench.reference.objectives import Sharing
 from hierbench.reference.schema import ReferenceConfig, TrainConfig
-from hierbench.reference.training import folder
+from hierbench.reference.training import boards, flops, folder
 from hierbench.reference.training import state as checkpoints
 from hierbench.reference.training.batches import Batches, TrainingBatch, loader
 from hierbench.reference.training.gather import gather_rows
 from hierbench.reference.training.logs import Logs
+from hierbench.reference.training.meter import Meter
+from hierbench.reference.training.midway import Midway
 from hierbench.reference.training.optimiser import build_optimiser
 from hierbench.reference.training.schedule import learning_rate_factor
+from hierbench.reference.training.watch import ADVICE, DivergedError, Watch
 
 AUTOCAST = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-
-
-class NonFiniteError(HierbenchError):
-    """Too many steps whose gradients were not finite."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +78,8 @@ class Trainer:
         self.model = build(config).to(device)
         self.optimiser = build_optimiser(self.model, train)
         self.scaler = torch.amp.GradScaler(device.type, enabled=train.precision == "float16")
+        self.model.encoder.visual.set_grad_checkpointing(train.checkpoint_activations)
+        self.model.encoder.textual.grad_checkpointing = train.checkpoint_activations
         encoders: nn.Module = Encoders(self.model)
         if train.compile:  # texts come in another shape each step; compiling them would never end
             self.model.encoder.visual.compile()
@@ -185,12 +184,14 @@ def train(
 ) -> Path:
     """Train as `config` says; returns the path of the final `model.safetensors` (released layout).
 
-    `out` gets config.yaml, train.jsonl, tensorboard/, checkpoints/ and model.safetensors. `resume` goes on from the
-    newest checkpoint in `out` and gives the weights of an uninterrupted run.
-    Raises UsageError (device, contradictory or changed config), DataError, OutputError, NonFiniteError.
+    `out` gets config.yaml, train.jsonl, evaluations.jsonl with train.evaluate, tensorboard/, checkpoints/ and
+    model.safetensors. `resume` goes on from the newest checkpoint in `out` and gives the weights of an uninterrupted
+    run.
+    Raises UsageError (device, contradictory or changed config), DataError, OutputError, DivergedError.
     """
     processes = processes or Processes()
     where = pick_device(device)
+    boards.require(config)
     with folder.held(out) if processes.rank == 0 else nullcontext():
         return _train(config, out, where, resume, processes, quiet)
 
@@ -211,6 +212,7 @@ def _train(
         )
     consumed: dict[int, int] = {}
     tally: Counter = Counter()
+    watch = Watch(settings)
     if restored:
         weights, saved = restored
         trainer.model.encoder.load_state_dict(weights)
@@ -218,6 +220,7 @@ def _train(
         trainer.scaler.load_state_dict(saved["scaler"])
         trainer.bad_steps.fill_(saved["bad_steps"])
         consumed, tally = dict(saved["consumed"]), Counter(saved["skipped"])
+        watch = Watch(settings, saved["losses"])
     batches = Batches(
         config.data,
         image_size=config.model.image_size,
@@ -231,10 +234,17 @@ def _train(
     )
     if lead and not resume:  # nothing is left of a run that could not begin
         folder.record(config, out, processes.world)
-    logs = Logs(out, steps=settings.steps, start=start, quiet=quiet) if lead else None
+    logs = Logs(config, out, start=start, quiet=quiet) if lead else None
+    midway = None
+    if logs and settings.evaluate:
+        midway = Midway(settings.evaluate, config.measured_as, out, str(where), logs)
     try:
-        _steps(trainer, batches, out, start, logs, tally)
+        _steps(trainer, batches, out, start, logs, midway, watch, tally)
+        if midway:
+            midway.collect(wait=True)
     finally:
+        if midway:
+            midway.close()
         if logs:
             logs.close()
     final = out / "model.safetensors"
@@ -245,29 +255,63 @@ def _train(
 
 
 def _steps(
-    trainer: Trainer, batches: Batches, out: Path, start: int, logs: Logs | None, tally: Counter
+    trainer: Trainer,
+    batches: Batches,
+    out: Path,
+    start: int,
+    logs: Logs | None,
+    midway: Midway | None,
+    watch: Watch,
+    tally: Counter,
 ) -> None:
-    """All steps from `start` on, logged and saved."""
+    """All steps from `start` on, logged, measured and saved."""
     settings, consumed = trainer.config.train, dict(batches.consumed)
-    began, at = time.monotonic(), start
-    prepared = loader(batches, trainer.config.data.workers, trainer.device)
+    encoder, device = trainer.model.encoder, trainer.device
+    peak = flops.peak(device, settings.precision)
+    meter = Meter(flops.Cost.of(encoder), device, peak)
+    prepared = meter.timed(loader(batches, trainer.config.data.workers, device))
+    if midway and midway.due(start):  # a run that was killed before the evaluation had ended
+        midway.begin(start, encoder.state_dict())
     for number, batch in zip(range(start, settings.steps), prepared, strict=False):
         figures = trainer.step(batch, number)
+        meter.count(batch, settings.batch_size)
         consumed[batch.reader] = batch.consumed
         tally.update(batch.skipped)
         done = number + 1
-        if done % settings.log_every == 0 or done == settings.steps:
-            # waits for the device; a figure is a number, or a list (one of each factor of a product)
-            values: dict[str, Any] = {name: value.tolist() for name, value in figures.items()}
-            _check_finite(trainer, values["loss"])
-            rate = (done - at) * settings.batch_size / (time.monotonic() - began)
-            began, at = time.monotonic(), done
-            if logs:
-                values["learning_rate"] = trainer.optimiser.param_groups[0]["lr"]
-                counts = {"bad_steps": int(trainer.bad_steps), "skipped": sum(tally.values())}
-                logs.write(number, values | counts, rate)
-        if done % settings.save_every == 0 or done == settings.steps:
-            _save(trainer, out, done, consumed, tally)
+        last = done == settings.steps
+        if done % settings.log_every == 0 or last:
+            _log(trainer, number, figures, meter, watch, logs, sum(tally.values()))
+        if midway and midway.due(done):
+            midway.begin(done, encoder.state_dict())
+        elif midway:
+            midway.collect()
+        if last or (done % settings.save_every == 0 and not watch.suspect):
+            _save(trainer, out, done, consumed, tally, watch)
+
+
+def _log(
+    trainer: Trainer,
+    number: int,
+    figures: dict[str, Tensor],
+    meter: Meter,
+    watch: Watch,
+    logs: Logs | None,
+    skipped: int,
+) -> None:
+    """Read the figures of a step, which waits for the device, and log them. Raises DivergedError."""
+    # a figure is a number, or a list (one of each factor of a product)
+    values: dict[str, Any] = {name: value.tolist() for name, value in figures.items()}
+    bad_steps = int(trainer.bad_steps)
+    values["learning_rate"] = trainer.optimiser.param_groups[0]["lr"]
+    values |= {"bad_steps": bad_steps, "skipped": skipped, "batch_size": trainer.config.train.batch_size}
+    watch.see(values["loss"])
+    fault = watch.fault(bad_steps)
+    if fault:
+        values["diverged"] = f"stopped after step {number + 1}: {fault}; {ADVICE}"
+    if logs:
+        logs.write(number, values | meter.figures())
+    if fault:
+        raise DivergedError(values["diverged"])
 
 
 def pick_device(name: str) -> torch.device:
@@ -279,7 +323,9 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _save(trainer: Trainer, out: Path, done: int, consumed: dict[int, int], tally: Counter) -> None:
+def _save(
+    trainer: Trainer, out: Path, done: int, consumed: dict[int, int], tally: Counter, watch: Watch
+) -> None:
     """Every process brings its readers' positions; the first one writes."""
     shares: Sequence[Any] = [(consumed, tally)]
     if trainer.processes.world > 1:
@@ -294,6 +340,7 @@ def _save(trainer: Trainer, out: Path, done: int, consumed: dict[int, int], tall
         "bad_steps": float(trainer.bad_steps),
         "consumed": {reader: count for part, _ in shares for reader, count in part.items()},
         "skipped": dict(sum((counts for _, counts in shares), Counter())),
+        "losses": watch.state(),
     }
     checkpoints.save(
         out, done, trainer.model.encoder.state_dict(), state, keep=trainer.config.train.keep_states
@@ -304,12 +351,3 @@ def _gradient(of: Tensor) -> Tensor:
     """The gradient of a tensor that has one."""
     assert of.grad is not None
     return of.grad
-
-
-def _check_finite(trainer: Trainer, loss: float) -> None:
-    bad, allowed = int(trainer.bad_steps), trainer.config.train.max_nonfinite_steps
-    if bad > allowed or (allowed == 0 and not math.isfinite(loss)):
-        raise NonFiniteError(
-            f"{bad} steps had gradients that are not finite, more than train.max_nonfinite_steps={allowed}: "
-            "lower train.learning_rate or set train.clip_norm"
-        )

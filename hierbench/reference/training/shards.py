@@ -1,7 +1,8 @@
 """Samples out of tar shards (WebDataset layout): split over processes, shuffled, resumable, damage counted.
 
-Two layouts: GRIT as HyCoCLIP's preparation writes it (`child.jpg`, `child.txt`, `numparents.txt`, `parentNNN.jpg`,
-`parentNNN.txt`; child = the whole image, parents = its boxes) and plain pairs (`KEY.jpg`, `KEY.txt`).
+Shards are files, or URLs as `remote` reads them. Two layouts: GRIT as HyCoCLIP's preparation writes it (`child.jpg`,
+`child.txt`, `numparents.txt`, `parentNNN.jpg`, `parentNNN.txt`; child = the whole image, parents = its boxes) and
+plain pairs (`KEY.jpg`, `KEY.txt`).
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 import glob
 import random
 import re
+import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hierbench.errors import DataError
 from hierbench.files import regular_file
+from hierbench.reference.training.remote import RemoteShard, is_remote, list_remote
 
 MAX_EPOCHS_WITHOUT = 100  # of shards shorter than their readers are many: quickly through
 MAX_SHARDS = 1_000_000
@@ -42,11 +46,13 @@ class Stream:
 
 
 def find_shards(pattern: str) -> list[str]:
-    """Shard files of a folder, a glob, or a brace range like `grit/{00000..00099}.tar`, sorted.
+    """Shards of a folder, a glob, or a brace range like `grit/{00000..00099}.tar`, sorted; each also as a URL.
 
-    Raises DataError when there is none, or when a member of a brace range is missing or empty.
+    Raises DataError when there is none, or when a file of a brace range is missing or empty. Whether a URL of a
+    range exists is not asked before it is read.
     """
-    if Path(pattern).is_dir():
+    remote = is_remote(pattern)
+    if not remote and Path(pattern).is_dir():
         files = sorted(str(path) for path in Path(pattern).glob("*.tar"))
     elif brace := re.search(r"\{(\d{1,9})\.\.(\d{1,9})\}", pattern):
         first, last = brace.groups()
@@ -56,13 +62,15 @@ def find_shards(pattern: str) -> list[str]:
             pattern[: brace.start()] + str(number).zfill(len(first)) + pattern[brace.end() :]
             for number in range(int(first), int(last) + 1)
         ]
+    elif remote:
+        files = [pattern] if pattern.endswith(".tar") and "*" not in pattern else list_remote(pattern)
     else:
         files = sorted(glob.glob(pattern))
     if not files:
         raise DataError(
             f"no tar shards match {pattern}: give a folder, a glob or a range like x/{{000..099}}.tar"
         )
-    for file in files:
+    for file in [] if remote else files:
         if not Path(file).is_file():
             raise DataError(f"shard {file} does not exist: check data.shards={pattern}")
         if Path(file).stat().st_size == 0:
@@ -169,19 +177,60 @@ def parse_pair(members: dict[str, Any], tally: Counter) -> RawSample | None:
 
 
 def _members(shard: str, tally: Counter) -> Iterator[dict[str, Any]]:
-    """Members of one shard grouped by key; a truncated or damaged shard gives what can be read and is counted."""
+    """Members of one shard grouped by key; a truncated or damaged shard gives what can be read and is counted.
+
+    Raises DataError for a URL that cannot be read any more: that is no damage of the shard's.
+    """
     from webdataset.tariterators import group_by_keys, tar_file_iterator
 
-    def count(error: Exception) -> bool:
+    with ExitStack() as held:
+        remote = held.enter_context(RemoteShard(shard)) if is_remote(shard) else None
+        file = remote or held.enter_context(regular_file(Path(shard), "shard").open("rb"))
+
+        def goes_on(error: Exception) -> bool:
+            if remote is not None and remote.failed is not None:
+                return False
+            tally["damaged member"] += 1
+            return True
+
+        try:
+            files = ({**member, "__url__": shard} for member in tar_file_iterator(file, handler=goes_on))
+            yield from group_by_keys(files, handler=goes_on)
+        except Exception:  # tarfile raises many kinds for a truncated archive
+            if remote is None or remote.failed is None:
+                tally["damaged shard"] += 1
+        if remote is not None and remote.failed is not None:
+            raise DataError(str(remote.failed))
+
+
+def told_samples(
+    shard: str, parse: Callable[[dict[str, Any], Counter], RawSample | None], tally: Counter
+) -> Iterator[RawSample]:
+    """Samples of one shard on disk as `parse` judges them, their images left unread (b""): for counting.
+
+    Damage of the archive is counted in `tally` as in training, so far as it shows without reading images.
+    """
+    from webdataset.tariterators import group_by_keys
+
+    def goes_on(error: Exception) -> bool:
         tally["damaged member"] += 1
         return True
 
-    with regular_file(Path(shard), "shard").open("rb") as file:
-        try:
-            files = ({**member, "__url__": shard} for member in tar_file_iterator(file, handler=count))
-            yield from group_by_keys(files, handler=count)
-        except Exception:  # tarfile raises many kinds for a truncated archive
-            tally["damaged shard"] += 1
+    def members(archive: tarfile.TarFile) -> Iterator[dict[str, Any]]:
+        for info in archive:
+            if info.isfile():
+                told = archive.extractfile(info) if info.name.lower().endswith((".txt", ".caption")) else None
+                yield {"fname": info.name, "data": told.read() if told else b"", "__url__": shard}
+            archive.members = []  # type: ignore[attr-defined]  # or it keeps every header
+
+    try:
+        with regular_file(Path(shard), "shard").open("rb") as file, tarfile.open(fileobj=file) as archive:
+            for sample in group_by_keys(members(archive), handler=goes_on):
+                parsed = parse(sample, tally)
+                if parsed is not None:
+                    yield parsed
+    except (tarfile.TarError, EOFError, ValueError):
+        tally["damaged shard"] += 1
 
 
 def _text(content: bytes) -> str:

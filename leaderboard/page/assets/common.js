@@ -35,7 +35,14 @@ HB.taskLink = task => `${HB.root()}tasks/${encodeURIComponent(task.page)}.html`;
 // Figures as hierbench's tables print them.
 HB.scale = column => (column.unit === "fraction" ? 100 : 1);
 HB.printed = (column, value) =>
-  value === null ? "–" : (value * HB.scale(column) + 0).toFixed(column.unit === "raw" ? 2 : 1).replace(/^-(0\.?0*)$/, "$1");
+  value === null ? "–" : HB.rounded(value * HB.scale(column), column.unit === "raw" ? 2 : 1).replace(/^-(0\.?0*)$/, "$1");
+// As Python rounds: of two decimals that lie equally near, the even one. toFixed goes away from zero, and is exact elsewhere.
+HB.rounded = (number, digits) => {
+  const away = number.toFixed(digits);
+  const halves = Math.abs(number) * 2 ** (digits + 1); // exact; odd for those numbers alone that lie in the middle
+  const odd = Number(away.at(-1)) % 2 === 1;
+  return halves % 2 === 1 && odd ? away.slice(0, -1) + (Number(away.at(-1)) - 1) : away;
+};
 HB.arrow = column => ({ higher: "↑", lower: "↓" })[column.better] || "";
 HB.unit = column => (column.unit === "raw" ? "" : "%");
 HB.heading = column => [column.title, HB.arrow(column), column.variant && `(${column.variant})`].filter(Boolean).join(" ");

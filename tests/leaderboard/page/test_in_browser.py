@@ -1,5 +1,9 @@
 """The site in a headless Chromium, from disk: sorting, filters, columns, provenance, themes, phone, keyboard."""
 
+import json
+import math
+import random
+
 import pytest
 from browser import Browser, find
 from sites import HOSTILE
@@ -46,6 +50,26 @@ def test_sorting_by_a_column(board):
     for _ in range(2):
         board.run(f"{recall}.click()")
         assert board.run(NAMES)[0] == "alpha"  # the gaps stay below
+
+
+def test_figures_are_rounded_as_python_rounds(board):
+    """Ties of all kinds (odd eighths and quarters), their neighbours, and numbers as they come."""
+    generator = random.Random(0)
+    numbers = [sign * odd / step for sign in (1, -1) for step in (4, 8, 16) for odd in range(1, 200, 2)]
+    numbers += [math.nextafter(number, math.inf) for number in numbers] + [
+        0.0,
+        -0.0,
+        30.25,
+        99.95,
+        1e6 + 0.25,
+    ]
+    numbers += [generator.uniform(-100, 100) for _ in range(500)]
+    for unit, digits in (("percent", 1), ("raw", 2)):
+        shown = board.run(f"{json.dumps(numbers)}.map(number => HB.printed({{unit: {unit!r}}}, number))")
+        assert shown == [f"{round(number, digits) + 0.0:.{digits}f}" for number in numbers]
+    fractions = [number / 100 for number in numbers]
+    shown = board.run(f"{json.dumps(fractions)}.map(number => HB.printed({{unit: 'fraction'}}, number))")
+    assert shown == [f"{round(number * 100, 1) + 0.0:.1f}" for number in fractions]
 
 
 def test_filters(board):

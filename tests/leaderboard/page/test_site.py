@@ -85,6 +85,15 @@ def test_figures_are_those_of_the_records(site, run_folder):
     assert seen == 7
 
 
+def test_few_digits_never_change_what_is_printed(tmp_path):
+    """With seven digits this would be 30.25, in the middle, and printed 30.2 by rule; Python's tables print 30.3."""
+    write_record(tmp_path / "run", record(metrics={"top1": (30.25000001, 30.24999999, 31.123456789)}))
+    (column,) = [
+        c for c in data(build([tmp_path / "run"], tmp_path / "s").folder)["columns"] if c["metric"] == "top1"
+    ]
+    assert (column["value"], column["low"], column["high"]) == ([30.25000001], [30.25], [31.12346])
+
+
 def test_gaps_have_their_reason(site):
     found = data(site)
     (column,) = [c for c in found["columns"] if c["key"] == "retrieval/coco:t2i_r5"]
