@@ -282,7 +282,7 @@ class Task(Protocol):
         """Every metric as a function of how often each unit counts, from per-item outcomes as `score` keeps them.
 
         `items`: table -> column -> values, arrays or what parquet gives back. `score` and whoever compares models on
-        the same items use it. Raises OutputError where a column is not there.
+        the same items use it; its `n` is that of `score`. Raises OutputError where a column is not there.
         """
         ...
 

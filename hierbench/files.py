@@ -146,9 +146,15 @@ def sha256(path: Path) -> str:
 def regular_file(path: Path, what: str = "file") -> Path:
     """`path`, where it is a file that holds bytes (links are followed): a FIFO or a device would never end.
 
-    Raises DataError for a folder, FIFO, socket or device, OSError where there is nothing.
+    Raises DataError for a folder, FIFO, socket or device and for what no file can be called, OSError where there is
+    nothing.
     """
-    mode = path.stat().st_mode
+    try:
+        mode = path.stat().st_mode
+    except ValueError as error:  # a null byte
+        raise DataError(
+            f"{what} {str(path)!r} cannot be a file's name ({error}): mend what names it"
+        ) from error
     if not stat.S_ISREG(mode):
         kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket"}
         raise DataError(f"{what} {path} is a {kinds.get(stat.S_IFMT(mode), 'device')}, not a file: remove it")

@@ -87,6 +87,13 @@ def read(folder: str | Path, record: Record) -> Measured | str:
 
 def measured(record: Record, items: Items) -> Measured | str:
     """As `read`, of items at hand."""
+    found = _scored(record, items)
+    if isinstance(found, Measured) and (why := record.miscounted(found.statistics.n)):
+        return f"the record of {record.model} does not fit its items ({why}): run it again"
+    return found
+
+
+def _scored(record: Record, items: Items) -> Measured | str:
     try:
         task = registry.under(record.task, record.protocol)
         if record.task_version != task.spec.version:
@@ -125,7 +132,7 @@ def exchanged(first: Measured, second: Measured, permutations: int) -> dict[str,
     own = [bootstrap.value(one.statistics.statistic, n) for one in (first, second)]
     for tables in ([_ranked(one.items) for one in (first, second)], [first.items, second.items]):
         try:
-            joint = measured(first.record, _joined(*tables))
+            joint = _scored(first.record, _joined(*tables))
         except (TypeError, ValueError):
             continue
         if isinstance(joint, str) or len(joint.statistics.units) != 2 * n:

@@ -230,8 +230,8 @@ def _check_record(folder: Path, record: Record, filed: Sequence[Path]) -> tuple[
         return [one_line(error)], 0, ""
     except Exception as error:  # columns of a stranger's making: whatever numpy and pandas think of them
         return [f"its items cannot be scored: {type(error).__name__}: {one_line(error)}"], 0, ""
-    if record.n != len(computed.units):
-        wrong.append(f"n is {record.n}, its items are of {len(computed.units):,}")
+    if why := record.miscounted(computed.n):
+        wrong.append(why)
     wrong += _differing(record.metrics or {}, figures)
     untold = sorted(computed.degenerate.keys() - record.degenerate.keys())
     wrong += [f"it does not say of {name} that {computed.degenerate[name]}" for name in untold]

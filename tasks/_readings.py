@@ -74,12 +74,6 @@ def items_of(dataset: Any) -> Items:
     return [(level, texts) for texts, level in found.items()]
 
 
-def radii_of(geometry: Geometry, embeddings: Embeddings, items: Items) -> tuple[np.ndarray, np.ndarray]:
-    """(radii, levels), (n,) each, of items in their order."""
-    tangents = _tangents(embeddings, items)
-    return _radii(geometry, tangents), np.array([level for level, _ in items])
-
-
 def _equal(radii: np.ndarray, levels: np.ndarray) -> np.ndarray:
     return np.full_like(radii, np.median(radii))
 

@@ -27,7 +27,7 @@ from hierbench.data.manifests import Manifest
 from hierbench.errors import UsageError
 from hierbench.metrics import bootstrap
 from hierbench.tasks import hierarchy, pep, retrieval
-from hierbench.tasks._readings import Reading, applicable, items_of
+from hierbench.tasks._readings import Items, Reading, applicable, items_of
 
 MODEL = "model"  # tables of outcomes as the model is; the others begin with a reading's name
 
@@ -70,7 +70,7 @@ class Counterfactual:
             title=f"{inner.title} without its geometry",
             version=inner.version * 100 + 1,  # its figures move when the inner task's do
             dataset=inner.dataset,
-            metrics=(*self._figures, *(d for r in self.readings for d in self._differences(r))),
+            metrics=(*self.figures, *(d for r in self.readings for d in self._differences(r))),
             headline=f"equalised_{inner.headline}",
             fit=inner.fit,
             protocol=self.protocol,
@@ -87,6 +87,10 @@ class Counterfactual:
             return f"the geometry {geometry.name!r} has no origin, and so no radii to change"
         return self._inner.inapplicable(geometry)
 
+    def items(self, dataset: Any) -> Items:
+        """What has a radius to change, by level: see `items_of`."""
+        return items_of(dataset)
+
     def requests(self, dataset: Any) -> EmbeddingRequests:
         return self._inner.requests(dataset)
 
@@ -97,7 +101,7 @@ class Counterfactual:
         }
         # A geometry without angles has no signed figures, which its flat reading would have.
         given = [bootstrap.value(part.statistic, len(part.units)).keys() for part in found.values()]
-        names = [figure.name for figure in self._figures if all(figure.name in each for each in given)]
+        names = [figure.name for figure in self.figures if all(figure.name in each for each in given)]
 
         def statistic(counts: np.ndarray) -> dict[str, np.ndarray]:
             values = {name: part.statistic(counts) for name, part in found.items()}
@@ -134,7 +138,7 @@ class Counterfactual:
     def sentence(self, reading: Reading, metrics: Mapping[str, Estimate]) -> str:
         """What a reading does to the headline figure, and what its interval allows to say."""
         headline = self._inner.spec.headline
-        metric = next(figure for figure in self._figures if figure.name == headline)
+        metric = next(figure for figure in self.figures if figure.name == headline)
         return told(reading, metric, metrics[headline], metrics[f"{reading.name}_{headline}"])
 
     @property
@@ -143,7 +147,8 @@ class Counterfactual:
         return inner if inner.spec.protocol == self.protocol else replace(inner, protocol=self.protocol)
 
     @property
-    def _figures(self) -> tuple[MetricSpec, ...]:
+    def figures(self) -> tuple[MetricSpec, ...]:
+        """The inner task's figures that every reading changes, under their own names."""
         wanted = KINDS[self.kind][1]
         return tuple(
             metric
@@ -163,7 +168,7 @@ class Counterfactual:
                 minimum=-2 * span[metric.unit] if metric.unit in span else None,
                 maximum=2 * span[metric.unit] if metric.unit in span else None,
             )
-            for metric in self._figures
+            for metric in self.figures
         )
 
 

@@ -92,6 +92,7 @@ class WhichCaption:
         return bootstrap.Statistics(
             lambda counts: {name: values for name, values in statistic(counts).items() if name in wanted},
             tuple(ids),
+            scored=len(column(items, "questions", "kind")),
         )
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChoices) -> Scores:

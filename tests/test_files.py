@@ -81,3 +81,5 @@ def test_only_regular_files_are_read(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(DataError, match="is a FIFO, not a file"):
         regular_file(tmp_path / "fifo")
+    with pytest.raises(DataError, match=r"a\\x00b' cannot be a file's name"):
+        regular_file(tmp_path / "a\0b")

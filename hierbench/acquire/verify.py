@@ -87,12 +87,6 @@ def verify(
     )
 
 
-def pixel_fingerprint(record: AnyDataset, workers: int = 1) -> str:
-    """Fingerprint of decoded pixels and annotation in any order, image ids left out. Raises DataError."""
-    _, seen = _digests(record, True, workers, choose(False))
-    return prepared.as_fingerprint(seen or 0)  # a number, as pixels were asked for
-
-
 def _check_shards(folder: Path, info: prepared.Info, workers: int, progress: Progress) -> None:
     """Raise DataError naming the shards whose bytes are not those that were written."""
     wrong = []

@@ -1,19 +1,23 @@
-"""The pictures: distributions by group, and points in the Poincaré disc. No display is needed."""
+"""The pictures: distributions by group, points in the Poincaré disc, intervals. No display is needed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Circle
 
 from hierbench.files import replacing
 
 if TYPE_CHECKING:
     from hierbench.analysis.ambiguity import Level, Removal
+    from hierbench.analysis.geometry import Look
     from hierbench.contracts import Estimate
 
 DPI = 150
@@ -91,6 +95,116 @@ def ambiguity(removals: Sequence[Removal], levels: Sequence[Level], title: str) 
     right.legend(loc="upper left")
     figure.suptitle(title)
     return figure
+
+
+def geometry(looks: Mapping[str, Mapping[str, Look]], title: str) -> Figure:
+    """Dataset -> model -> look: a row a dataset; radii by level, where depth is, changes of the headline figure."""
+    figure = Figure(figsize=(13, 3.4 * len(looks) + 0.6), layout="constrained")
+    grid = figure.subplots(len(looks), 3, squeeze=False, width_ratios=(1.1, 1, 1.6))
+    models = list(dict.fromkeys(model for found in looks.values() for model in found))
+    colours = dict(zip(models, colormaps["tab10"](np.arange(len(models)) % 10), strict=True))
+    for (dataset, found), (left, middle, right) in zip(looks.items(), grid, strict=True):
+        _radii_by_level(left, found, colours)
+        _where_depth_is(middle, found, colours)
+        _changes(right, found, colours)
+        left.set_title(dataset, loc="left", fontweight="bold")
+    marks = [Line2D([], [], color=colours[model], marker="o") for model in models]
+    figure.legend(marks, models, loc="outside lower center", ncols=min(5, len(models)), frameon=False)
+    figure.suptitle(title)
+    return figure
+
+
+def _radii_by_level(axes: Axes, found: Mapping[str, Look], colours: Mapping[str, Any]) -> None:
+    """Medians with the middle 90 %, general to specific, then images."""
+    groups = list(dict.fromkeys(place.group for look in found.values() for place in look.places))
+    for shift, (model, look) in zip(_shifts(len(found)), found.items(), strict=True):
+        there = [place for place in look.places if place.radius is not None]
+        if not there:
+            continue
+        low, middle, high = (np.array([(p.radius or {})[q] for p in there]) for q in ("p5", "p50", "p95"))
+        places = np.array([groups.index(place.group) for place in there]) + shift
+        whiskers = np.array([middle - low, high - middle])
+        axes.errorbar(places, middle, whiskers, fmt="o", ms=3.5, lw=1, color=colours[model])
+        axes.plot(places[:-1], middle[:-1], lw=0.8, color=colours[model])
+    if not axes.has_data():
+        _nothing(axes, "no radii")
+        return
+    axes.set_xticks(range(len(groups)), groups, rotation=0 if len(groups) < 6 else 45)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel(
+        "√κ · radius" if not all("curvature" in look.missing for look in found.values()) else "radius"
+    )
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _where_depth_is(axes: Axes, found: Mapping[str, Look], colours: Mapping[str, Any]) -> None:
+    """Correlation with the level and its interval; grey what shuffled levels give."""
+    for shift, (model, look) in zip(_shifts(len(found)), found.items(), strict=True):
+        for place, depth in enumerate((look.radius, look.direction)):
+            if depth is not None:
+                axes.vlines(place + shift, *depth.null, color="0.82", lw=6)
+                _interval(axes, place + shift, depth.correlation, colours[model])
+    if not axes.has_data():
+        _nothing(axes, "captions of one level: no depth")
+        return
+    _by_zero(axes, ["in the radius", "in the direction"])
+    axes.set(ylim=(-1.05, 1.05), ylabel="correlation with the level")
+
+
+def _changes(axes: Axes, found: Mapping[str, Look], colours: Mapping[str, Any]) -> None:
+    """Paired differences of the headline figure, reading − model."""
+    metric, titles = None, []
+    for shift, (model, look) in zip(_shifts(len(found)), found.items(), strict=True):
+        if look.headline is None:
+            continue
+        metric = look.headline
+        changes = [change for change in look.changes if change.figure == metric.name]
+        titles = [change.title for change in changes]
+        for place, change in enumerate(changes):
+            _interval(
+                axes,
+                place + shift,
+                change.difference,
+                colours[model],
+                100 if metric.unit == "fraction" else 1,
+            )
+    if metric is None:
+        _nothing(axes, "nothing to change")
+        return
+    _by_zero(
+        axes,
+        [
+            title.replace(", ", ",\n").replace("radii ", "radii\n").replace("shuffled w", "shuffled\nw")
+            for title in titles
+        ],
+    )
+    unit = "" if metric.unit == "raw" else ", points"
+    axes.set_ylabel(f"change of {metric.title}{unit}")
+
+
+def _by_zero(axes: Axes, labels: Sequence[str]) -> None:
+    axes.axhline(0, color="0.5", lw=0.8, zorder=0)
+    axes.set_xticks(range(len(labels)), labels)
+    axes.set_xlim(-0.5, len(labels) - 0.5)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _interval(axes: Axes, place: float, found: Estimate, colour: Any, scale: float = 1) -> None:
+    whiskers = _whiskers([found])
+    axes.errorbar(
+        place, scale * found.value, None if whiskers is None else whiskers * scale / 100,
+        fmt="o", ms=3.5, lw=1.2, color=colour,
+    )  # fmt: skip
+
+
+def _nothing(axes: Axes, why: str) -> None:
+    axes.axis("off")
+    axes.text(0.5, 0.5, why, ha="center", va="center", color="0.5", transform=axes.transAxes)
+
+
+def _shifts(count: int) -> np.ndarray:
+    """Places of several models around one tick."""
+    return (np.arange(count) - (count - 1) / 2) * min(0.12, 0.7 / count)
 
 
 def _whiskers(found: Sequence[Estimate]) -> np.ndarray | None:

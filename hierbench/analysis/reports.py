@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from hierbench.analysis import ambiguity, figures, horopca
+from hierbench.analysis.geometry import Look
+from hierbench.analysis.geometry_words import document
 from hierbench.analysis.groups import IMAGES, Embedded, stacked
 from hierbench.analysis.norms import radii, summary
 from hierbench.analysis.traversal import STEPS, traverse
@@ -156,6 +158,14 @@ def ambiguities(
     _save_json(out / "ambiguity.json", {"title": title, "images": len(ids), "pool": pool, "rows": rows})
     _save(figures.ambiguity(removals, levels, title), out / "ambiguity.png")
     return rows
+
+
+def geometries(looks: Mapping[str, Mapping[str, Look]], out: Path, title: str) -> list[dict[str, Any]]:
+    """geometry.json and geometry.png from dataset -> model -> look; a document a model and dataset."""
+    documents = [document(model, look) for found in looks.values() for model, look in found.items()]
+    _save_json(out / "geometry.json", {"title": title, "looks": documents})
+    _save(figures.geometry(looks, title), out / "geometry.png")
+    return documents
 
 
 def _row(

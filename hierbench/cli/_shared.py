@@ -121,7 +121,9 @@ def print_text(text: str, label: str = "", indent: int = 2) -> None:
     )
 
 
-def print_listing(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], empty: str = "nothing") -> None:
+def print_listing(
+    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], empty: str = "nothing", gap: int = 2
+) -> None:
     """Rows as an aligned table; long cells wrap. `columns` are keys of the rows, and the headings."""
     import io
 
@@ -132,7 +134,7 @@ def print_listing(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], emp
     if not rows:
         print(empty)
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for number, column in enumerate(columns):
         heading = column.replace("_", " ")
         table.add_column(heading[:1].upper() + heading[1:], overflow="fold", no_wrap=number == 0)

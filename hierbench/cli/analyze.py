@@ -1,8 +1,8 @@
-"""`hierbench analyze`: radii by level, image-to-root traversals, HoroPCA, uncertainty; ambiguity of a benchmark."""
+"""`hierbench analyze`: radii, traversals, HoroPCA, uncertainty; ambiguity of a benchmark; what the geometry does."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,7 @@ from hierbench.cli._shared import (
     locations,
     print_json,
     print_listing,
+    print_text,
     register,
     run_folder,
     say,
@@ -41,6 +42,7 @@ from hierbench.errors import UsageError
 
 if TYPE_CHECKING:
     from hierbench.analysis.groups import Embedded
+    from hierbench.engine.session import Session
 
 app = sub_app("Look into a model's embeddings; writes CSV files and pictures.")
 
@@ -51,6 +53,20 @@ Out = Annotated[Path | None, out_option("runs/TIME-analyze")]
 Dataset = Annotated[str, typer.Option(metavar="NAME", help="Whose captions and images.")]
 
 DATASET = "miniature-chains"
+READ_OTHERWISE = ("miniature-chains", "miniature-things", "miniature")
+
+Several = Annotated[
+    list[str],
+    typer.Argument(metavar="MODEL", help="Names, FAMILY:CHECKPOINT, or checkpoint files."),
+]
+On = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--on",
+        metavar="NAME",
+        help="A dataset that has counterfactual/NAME; repeatable (default: the built-in world's three).",
+    ),
+]
 
 
 class Centre(StrEnum):
@@ -199,6 +215,40 @@ def ambiguity(
     )
 
 
+@app.command()
+def geometry(
+    models: Several, on: On = None, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
+    adapter: Adapter = None, limit: Limit = None, device: Device = "auto", protocol: ProtocolName = Protocol.released,
+    dtype: DtypeName = Dtype.auto, batch_size: BatchSize = None, workers: Workers = None, no_cache: NoCache = False,
+    offline: Offline = False, out: Out = None, as_json: Json = False,
+) -> None:  # fmt: skip
+    """Whether a model's geometry does any work: where points lie, where depth is, what figures owe to radii.
+
+    Of each dataset: how far out captions, classes and images lie against the curvature, how many cones are
+    half-spaces, whether radius or direction tells the level, how tree-like distances are, and how the figure of its
+    hierarchy, PEP or retrieval task changes with the radii equal, shuffled, or the space read as flat. Writes
+    geometry.json, with every interval and a verdict in words, and geometry.png.
+    """
+    asked = Asked.of({**locals(), "dataset": ""})
+    from hierbench.analysis import reports
+    from hierbench.analysis.geometry import look
+
+    chosen = [asked.to_read_otherwise(name) for name in dict.fromkeys(on or READ_OTHERWISE)]
+    looks: dict[str, dict[str, Any]] = {opened.name: {} for opened, _ in chosen}
+    for model in dict.fromkeys(models):
+        session = asked.session(model)
+        for opened, task in chosen:
+            found = session.embed(opened, task.requests(opened), task.spec.fit)
+            looks[opened.name][model] = look(session.geometry, found, opened, task)
+    out = run_folder(out, "{}-analyze")
+    documents = reports.geometries(looks, out, "Does the geometry do any work?")
+    if as_json:
+        print_json({"looks": documents, "folder": str(out)})
+        return
+    _show_geometries(looks)
+    say(f"\nFiles in {out}")
+
+
 @dataclass(frozen=True)
 class Asked:
     """The options that every analysis has: whose embeddings, and how they are made."""
@@ -231,14 +281,32 @@ class Asked:
         opened = open_dataset(self.dataset, where, protocol=self.protocol.value)
         return opened if self.limit is None else opened.limited(self.limit)
 
+    def to_read_otherwise(self, name: str) -> tuple[Any, Any]:
+        """A dataset, opened, and its task `counterfactual/…`. Raises UsageError where it has none."""
+        from hierbench import registry
+        from hierbench.data.manifests import load_manifest
+
+        opened = replace(self, dataset=name).open()
+        if "counterfactual" not in load_manifest(name).tasks:
+            raise UsageError(
+                f"--on {name}: it has neither levels nor a task that can be read with other radii; its manifest would "
+                "name counterfactual in `tasks`"
+            )
+        return opened, registry.under(f"counterfactual/{name}", self.protocol.value)
+
     def embedded(self, model: str, opened: Any) -> Embedded:
         """A dataset's embeddings under a model, as the protocol has it."""
         from hierbench.analysis.groups import gather
         from hierbench.data.manifests import load_manifest
+
+        return gather(self.session(model), opened, load_manifest(self.dataset).fit)
+
+    def session(self, model: str) -> Session:
+        """A model as the protocol has it, ready to embed."""
         from hierbench.engine.session import Session
         from hierbench.progress import choose
 
-        session = Session.open(
+        return Session.open(
             model,
             protocol=self.protocol.value,
             device=self.device,
@@ -249,7 +317,24 @@ class Asked:
             workers=self.workers,
             progress=choose(),
         )
-        return gather(session, opened, load_manifest(self.dataset).fit)
+
+
+def _show_geometries(looks: dict[str, dict[str, Any]]) -> None:
+    """A table a dataset, what its marks mean, and a conclusion a model."""
+    from hierbench.analysis.geometry_words import LEGEND, NOTHING, conclusion, row
+
+    for dataset, found in looks.items():
+        rows = [row(model, look) for model, look in found.items()]
+        longest = max(rows, key=len)
+        headings = list(longest)
+        print(f"{dataset}:")
+        print_listing([{h: one.get(h, NOTHING) for h in headings} for one in rows], headings, gap=1)
+        print()
+    print_text(LEGEND, indent=0)
+    for dataset, found in looks.items():
+        print(f"\n{dataset}:")
+        for model, look in found.items():
+            print_text(conclusion(look), f"{model}: ", indent=4)
 
 
 def _show(rows: list[dict[str, Any]], out: Path, as_json: bool) -> None:

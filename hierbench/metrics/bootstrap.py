@@ -35,6 +35,12 @@ class Statistics:
     degenerate: Mapping[str, str] = field(
         default_factory=dict
     )  # figure -> why it says little, as far as items tell
+    scored: int | None = None  # how many items the units hold; None = each is one
+
+    @property
+    def n(self) -> int:
+        """Number of items scored, which a record keeps."""
+        return len(self.units) if self.scored is None else self.scored
 
     def estimates(self) -> dict[str, Estimate]:
         """Every figure with its interval; those that are fixed have none."""

@@ -18,6 +18,7 @@ import numpy as np
 
 import hierbench
 from hierbench import registry, results
+from hierbench.errors import OutputError
 from hierbench.metrics import seeds
 from hierbench.reproduce.study import Claim, Measure
 from hierbench.reproduce.work import Plan
@@ -106,7 +107,11 @@ def _figures(plan: Plan) -> Figures:
             if record is None or record.metrics is None:
                 continue
             items = results.read_items(plan.out, record)
-            drawn = registry.under(task, record.protocol).statistics(items).drawn()
+            statistics = registry.under(task, record.protocol).statistics(items)
+            if why := record.miscounted(statistics.n):
+                path = results.record_path(plan.out, record.model, task)
+                raise OutputError(f"result {path} does not fit its items ({why}): delete it and run again")
+            drawn = statistics.drawn()
             for name, measure in plan.study.measures.items():
                 if measure.task == task and set(measure.metrics) <= record.metrics.keys():
                     scale = 100.0 if _described(measure)["unit"] == "fraction" else 1.0

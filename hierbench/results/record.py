@@ -83,6 +83,10 @@ class Record:
         prompts = "" if self.prompts == DEFAULT_PROMPTS else self.prompts
         return "+".join(part for part in (self.protocol, self.variant, prompts) if part)
 
+    def miscounted(self, scored: int) -> str:
+        """Why its n is not the number of its items, as the task's statistics count them; empty where it is."""
+        return "" if self.n == scored else f"n is {self.n}, its items are of {scored:,}"
+
     def to_json(self) -> str:
         """The record as strict JSON: figures that are not finite become null."""
         content = {f.name: getattr(self, f.name) for f in fields(self)}

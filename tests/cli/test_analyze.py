@@ -152,3 +152,42 @@ def test_where_no_cone_holds_the_way_the_nearest_captions_are_met(hierbench):
         assert len(met) > 1
         assert met[-1] == "[ROOT]"
     assert f"from {len(outside)} of 3 images to the root: there the nearest captions are shown" in done.err
+
+
+def test_the_report_on_a_geometry(hierbench, tmp_path):
+    """The built-in ARGENT's depth is in its radii; a sphere has none. The file holds what the screen says, and more."""
+    words = (
+        "analyze",
+        "geometry",
+        "miniature-argent",
+        "miniature-clip",
+        "--on",
+        "miniature-chains",
+        "--limit",
+        40,
+    )
+    done = hierbench(*words, "--device", "cpu", "-o", "out")
+    assert done.status == 0, done.err
+    assert "miniature-argent: Depth is in the radius" in done.out
+    assert "miniature-clip: Depth is in the direction; there are no radii." in done.out
+    first, second = json.loads((tmp_path / "out" / "geometry.json").read_text())["looks"]
+    assert (first["model"], second["model"]) == ("miniature-argent", "miniature-clip")
+    found = first["radius"]["correlation"]
+    assert 0 < found["low"] <= found["value"] <= found["high"] <= 1
+    assert (tmp_path / "out" / "geometry.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("nobody", "--on", "miniature-chains"), "nobody"),
+        (("random", "--on", "nothing"), "nothing"),
+        (("random", "--on", "cars"), "hierbench data prepare cars"),
+    ],
+)
+def test_a_report_on_what_is_not_there_is_one_line(hierbench, tmp_path, words, says):
+    done = hierbench("analyze", "geometry", *words, "--device", "cpu", "-o", "out")
+    assert (done.status, done.out) == (2, "")
+    assert done.err.count("\n") == 1
+    assert says in done.err
+    assert not (tmp_path / "out").exists()

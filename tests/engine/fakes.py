@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,21 +22,19 @@ SIZE, DIM = 8, 6
 class Adapter:
     """Features are means over quarters of the image and letter counts of the text; counts what it encodes."""
 
-    def __init__(self, name="fake", sha256="ab" * 32, family="fake", geometry=None, slow=0.0, dim=DIM):
+    def __init__(self, name="fake", sha256="ab" * 32, family="fake", geometry=None, dim=DIM):
         self.card = ModelCard(
             name=name, family=family, source="tests", embedding_dim=dim, image_size=SIZE, parameters=0,
             preprocessing=f"to {SIZE}", sha256=sha256,
         )  # fmt: skip
         self.geometry = geometry or Lorentz(1.0)
         self.images, self.texts, self.batches = 0, [], []
-        self.slow = slow
         self.lock = open(__file__)  # not picklable: workers have to do without  # noqa: SIM115
 
     def preprocess(self, image, fit):
         return to_square(image, SIZE, fit)
 
     def encode_images(self, pixels):
-        time.sleep(self.slow)
         self.images += len(pixels)
         self.batches.append(len(pixels))
         means = pixels.unfold(2, 4, 4).unfold(3, 4, 4).mean((4, 5)).flatten(1)  # (B, 12)

@@ -255,8 +255,9 @@ def test_jobs_are_shared_out_by_whole_batches():
     assert [part.texts for part in parts] == [(("x",),), (("y",),), ()]
 
 
-SLOW = """
+STUCK = """
 sys.path.insert(0, here)
+import time
 from pathlib import Path
 import fakes
 from hierbench.engine import encoding
@@ -264,9 +265,14 @@ from hierbench.contracts import EmbeddingRequests, Fit
 from hierbench.data.datasets import ImageFiles
 from hierbench.engine.session import Session
 from hierbench.engine.store import EmbeddingStore
+class Stuck(fakes.Adapter):
+    def encode_images(self, pixels):
+        if self.images == 8:
+            time.sleep(600)
+        return super().encode_images(pixels)
 encoding.FLUSH_SECONDS = 0
 images = ImageFiles(Path(folder), tuple(sorted(p.name for p in Path(folder).glob("*.png"))))
-session = Session(fakes.Adapter(slow=0.2), EmbeddingStore(store), batch_size=2, workers=workers)
+session = Session(Stuck(), EmbeddingStore(store), batch_size=2, workers=workers)
 session.embed(fakes.dataset(images), EmbeddingRequests(images.ids, ()), Fit.CROP)
 """
 
@@ -276,7 +282,7 @@ def test_a_killed_run_loses_only_the_shard_in_progress(fakes, images, tmp_path, 
     store = EmbeddingStore(tmp_path / "embeddings")
     here, log = str(Path(fakes.__file__).parent), tmp_path / "log"
     running = process(
-        SLOW, log, here=here, folder=str(images.folder), store=str(store.folder), workers=workers
+        STUCK, log, here=here, folder=str(images.folder), store=str(store.folder), workers=workers
     )
     while len(list(store.folder.glob("*/*.arrow"))) < 3:
         assert running.is_alive(), log.read_text()

@@ -14,7 +14,7 @@ import torch
 
 from hierbench.contracts import ModelAdapter, Task
 from hierbench.data.datasets import ImageFiles
-from hierbench.engine import setup
+from hierbench.engine import planning, setup
 from hierbench.engine.planning import plan
 from hierbench.engine.runner import run
 from hierbench.engine.store import EmbeddingStore
@@ -529,9 +529,18 @@ def test_a_plan_counts_what_is_to_do(fakes, images, opens, tmp_path):
     assert sorted(EmbeddingStore().folder.rglob("*")) == store
 
 
-def test_a_plan_estimates_from_a_few(fakes, things):
-    [planned] = plan(fakes.Adapter(slow=0.02), [fakes.Task()])
-    assert planned.seconds == pytest.approx(20 / 16 * 0.02, rel=5)  # 16 images took one pause
+def test_a_plan_estimates_from_a_few(fakes, things, monkeypatch):
+    class Timed(fakes.Adapter):  # by a clock that only the images move
+        now = 0.0
+
+        def encode_images(self, pixels):
+            self.now += 0.02
+            return super().encode_images(pixels)
+
+    adapter = Timed()
+    monkeypatch.setattr(planning.time, "monotonic", lambda: adapter.now)
+    [planned] = plan(adapter, [fakes.Task()])
+    assert planned.seconds == pytest.approx(20 / 16 * 0.02)  # 16 images took one batch
 
 
 def test_a_plan_tells_of_models_that_do_not_load(fakes, things, loads, tmp_path):

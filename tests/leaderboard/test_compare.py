@@ -169,8 +169,9 @@ def test_means_and_kendall(tmp_path):
 )
 def test_what_cannot_be_paired_is_said(tmp_path, items, note):
     label = np.zeros(3, int)
-    save(tmp_path, "a", "zero-shot/imagenet", {"top1": 100.0}, zero_shot(label, label))
-    save(tmp_path, "b", "zero-shot/imagenet", {"top1": 90.0}, items)
+    save(tmp_path, "a", "zero-shot/imagenet", {"top1": 100.0}, zero_shot(label, label), n=3)
+    n = len(items.get("images", {}).get("label", label))
+    save(tmp_path, "b", "zero-shot/imagenet", {"top1": 90.0}, items, n=n)
     (found,) = compare("a", "b", [tmp_path])
     assert (found.difference, found.low, found.p, found.note) == (10.0, None, None, note)
 
@@ -332,6 +333,19 @@ def test_an_edited_figure_is_not_tested(tmp_path):
     assert (found.p, found.low) == (None, None)
     assert found.note.startswith("the recorded 99.9 of a is not the ")
     assert "Nothing may be claimed" in comparing.compare("a", "b", [tmp_path]).claim
+
+
+def test_a_number_of_items_that_is_not_the_items_own_is_not_tested(tmp_path):
+    many(tmp_path, {"a": 0.1, "b": 0.0})
+    path = tmp_path / "results" / "a" / "zero-shot__imagenet.json"
+    content = json.loads(path.read_text())
+    scored = content["n"]
+    path.write_text(json.dumps(content | {"n": 10 * scored}))
+    (found,) = comparing.compare("a", "b", [tmp_path]).differences
+    assert (found.p, found.low) == (None, None)
+    assert found.note == (
+        f"the record of a does not fit its items (n is {10 * scored}, its items are of {scored:,}): run it again"
+    )
 
 
 def test_degenerate_figures_and_averages_are_not_tested(tmp_path):

@@ -7,7 +7,11 @@ import pytest
 from hierbench.reproduce import report
 from hierbench.reproduce.study import read_study
 
-FOLDERS = sorted((Path(__file__).resolve().parents[2] / "leaderboard" / "reproductions").iterdir())
+FOLDERS = sorted(
+    folder
+    for folder in (Path(__file__).resolve().parents[2] / "leaderboard" / "reproductions").iterdir()
+    if folder.is_dir()
+)
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

@@ -56,6 +56,12 @@ class Handler(BaseHTTPRequestHandler):
                 mine.now -= 1
 
     def reply(self, body, trouble):
+        if trouble == "held":
+            self.server.holding.set()
+            self.server.release.wait(60)
+        if trouble == "400 once one is held":
+            self.server.holding.wait(60)
+            trouble = 400
         if trouble in (400, 404, 429, 500, 503):
             headers = {"Retry-After": self.server.wish} if trouble == 429 else {}
             return self.say({"error": {"message": f"told so {trouble}"}}, trouble, headers)
@@ -125,6 +131,7 @@ class Fake(ThreadingHTTPServer):
         self.now = self.most = 0
         self.bodies, self.seen = [], Counter()
         self.delay, self.slow, self.wish = 0.0, 1.5, "0.01"
+        self.holding, self.release = threading.Event(), threading.Event()  # of answers that are "held"
         self.incomplete = {}  # path -> status of requests without content
         self.trouble = lambda key, time: None
 

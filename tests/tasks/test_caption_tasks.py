@@ -48,7 +48,7 @@ def test_one_image_each(geometry):
     assert figures["macro"] == 50
     assert figures["tied"] == 0.25
     assert np.isnan(figures["text_add_att"])
-    assert scores.n == 4
+    assert scores.n == task.statistics(scores.items).n == 4  # of two images
     assert scores.notes == ("1 questions have the same caption twice: they tie, and count as wrong",)
     assert set(figures) == {metric.name for metric in task.spec.metrics}
 

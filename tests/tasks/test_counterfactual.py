@@ -33,6 +33,12 @@ def embedded(texts, images=2, width=4, seed=0):
     )
 
 
+def radii_of(geometry, embeddings, items):
+    """(radii, levels) of items in their order: of the mean of each item's points."""
+    points = [geometry.mean(embeddings.texts(texts)[None].double())[0] for _, texts in items]
+    return geometry.radius(torch.stack(points)).numpy(), np.array([level for level, _ in items])
+
+
 def directions(vectors):
     return vectors / vectors.norm(dim=-1, keepdim=True)
 
@@ -43,8 +49,8 @@ def test_equal_radii_and_the_same_directions(geometry):
     items = [(1, ("a cat", "the cat")), (2, ("a car", "the car")), (2, ("a bus", "the bus"))]
     before = embedded([text for _, texts in items for text in texts] + [""], images=3)
     _, after = readings.EQUALISED.of(geometry, before, items)
-    radii, levels = readings.radii_of(geometry, before, items)
-    changed, _ = readings.radii_of(geometry, after, items)
+    radii, levels = radii_of(geometry, before, items)
+    changed, _ = radii_of(geometry, after, items)
     np.testing.assert_allclose(changed, np.median(radii), rtol=1e-5)
     assert levels.tolist() == [1, 2, 2]
     images = geometry.radius(geometry.lift(before.image_features))
@@ -60,10 +66,10 @@ def test_equal_radii_and_the_same_directions(geometry):
 def test_shuffling_keeps_the_radii_and_within_levels_their_levels():
     items = [(level, (f"{level} {number}",)) for level in range(4) for number in range(25)]
     before = embedded([texts[0] for _, texts in items], images=40)
-    old, levels = readings.radii_of(Lorentz(1.0), before, items)
+    old, levels = radii_of(Lorentz(1.0), before, items)
     for reading, kept in ((readings.SHUFFLED, False), (readings.WITHIN, True)):
         _, after = reading.of(Lorentz(1.0), before, items)
-        new, _ = readings.radii_of(Lorentz(1.0), after, items)
+        new, _ = radii_of(Lorentz(1.0), after, items)
         np.testing.assert_allclose(np.sort(new), np.sort(old), rtol=1e-5)
         assert not np.allclose(new, old, rtol=1e-3)
         same = [

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hierbench.data.datasets import ImageFiles
 from hierbench.data.manifests import Manifest
-from hierbench.errors import DataError, one_line
+from hierbench.errors import DataError
 from hierbench.files import regular_file, text_lines
 
 BLANKS = " \t\r"
@@ -155,25 +155,6 @@ def read_columns(path: Path, what: str, columns: int) -> Iterator[tuple[int, lis
                 f"{what} {path}, line {number}: {len(cells)} columns where {columns} are expected"
             )
         yield number, cells
-
-
-def read_mat(path: Path, names: Sequence[str]) -> dict:
-    """Variables of a MATLAB file (version 5), squeezed. DataError: no such file, damaged, a variable missing."""
-    import scipy.io
-
-    try:
-        content = scipy.io.loadmat(
-            regular_file(path, "annotation file"), squeeze_me=True, variable_names=names
-        )
-    except Exception as error:  # scipy raises nearly anything on corrupt input
-        if isinstance(error, DataError):
-            raise
-        if isinstance(error, OSError) and error.errno:
-            raise DataError(f"annotation file {path} cannot be read: {error.strerror}") from error
-        raise DataError(f"annotation file {path} is damaged ({one_line(error)}): fetch it again") from error
-    if missing := [name for name in names if name not in content]:
-        raise DataError(f"annotation file {path} has no variable {missing[0]!r}: fetch it again")
-    return content
 
 
 def check_unicode(strings: Iterable[str], what: str) -> None:

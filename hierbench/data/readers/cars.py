@@ -8,8 +8,9 @@ import numpy as np
 
 from hierbench.data.datasets import Classification
 from hierbench.data.manifests import Manifest
-from hierbench.data.readers._files import find_root, listed_images, needed, read_mat
+from hierbench.data.readers._files import find_root, listed_images, needed
 from hierbench.data.readers._labels import by_names, classification
+from hierbench.data.readers._mat import read_mat
 from hierbench.errors import DataError
 
 NAME = "cars"

@@ -16,8 +16,9 @@ import numpy as np
 from hierbench.data.datasets import Classification, ImageFiles
 from hierbench.data.manifests import Manifest
 from hierbench.data.readers import imagefolder
-from hierbench.data.readers._files import find_root, list_files, needed, read_lines, read_mat, subfolders
+from hierbench.data.readers._files import find_root, list_files, needed, read_lines, subfolders
 from hierbench.data.readers._labels import class_ids_of, classification
+from hierbench.data.readers._mat import read_mat
 from hierbench.errors import DataError
 
 NAME = "imagenet"

@@ -1,0 +1,203 @@
+"""What a look at a model's geometry comes to: a table's row, a verdict in words, and a document."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from hierbench.analysis.depth import Depth
+from hierbench.analysis.geometry import Look
+from hierbench.analysis.groups import IMAGES
+from hierbench.contracts import Estimate, MetricSpec
+
+NEARLY_FLAT = 0.1  # a circle longer than in flat space by less than this part of it
+NOTHING = "–"
+LEGEND = (
+    "circle: how much longer one is than in flat space, at the outermost group's median radius. Depth by: Spearman's "
+    "correlation with the level, of the radius and of what the direction tells. 2δ/diam: Gromov's, 0 for a tree. "
+    "Radii mixed: shuffled, over all and within levels. * beyond chance: the 95 % interval of a correlation or of a "
+    "paired change leaves out 0 (and shuffled levels do not give the correlation); for δ, 95 % of the drawn sets "
+    "differ from points of the same radii in random directions. – there is no such thing."
+)
+
+HEADINGS = {
+    "equalised": "radii\nequal",
+    "shuffled": "radii\nmixed",
+    "shuffled_within": "mixed\nwithin",
+    "flat_cosine": "flat\ncos",
+    "flat_euclidean": "flat\nEucl",
+}
+
+
+def row(model: str, look: Look) -> dict[str, str]:
+    """Heading -> cell, of one model on one dataset."""
+    *groups, images = look.places
+    radius = "√κ·r\n" if "curvature" not in look.missing else "r\n"
+    cells = {"model": model}
+    for place in {place.group: place for place in (groups[0], groups[-1], images)}.values():
+        cells[radius + place.group] = _number(
+            place.radius["p50"] if place.radius is not None else None, ".2f"
+        )
+    cells["circle\n+%"] = _percent(curving(look))
+    cells["half-\nspaces"] = _percent(half_spaces(look))
+    cells["zero\nscores"] = _percent(look.zeros)
+    cells["depth by\nradius"], cells["depth by\ndirect."] = (
+        _correlation(one) for one in (look.radius, look.direction)
+    )
+    found = look.hyperbolicity.get(look.items)
+    cells["2δ/\ndiam"] = f"{found.delta.value:.2f}{_mark(found.difference)}" if found else NOTHING
+    if look.headline is None:
+        return cells
+    cells[f"{look.headline.title}\nas is"] = scaled(look.headline, look.figures[look.headline.name].value)
+    for change in look.changes:
+        if change.figure == look.headline.name:
+            value = scaled(look.headline, change.difference.value, "+")
+            cells[HEADINGS[change.reading]] = f"{value}{_mark(change.difference)}"
+    return cells
+
+
+def verdict(look: Look) -> list[str]:
+    """Everything that is shown, sentence by sentence, and no more than the intervals say."""
+    return [
+        _of_space(look),
+        *_of_cones(look),
+        *([of_depth(look)] if look.direction else []),
+        *_of_trees(look),
+        *look.sentences,
+        *(f"Not told: {what}: {why}." for what, why in look.missing.items()),
+    ]
+
+
+def conclusion(look: Look) -> str:
+    """Where depth is, and what the headline figure owes to radii and to the model's own space."""
+    parts = [of_depth(look)] if look.direction else []
+    if look.headline is None:
+        return " ".join([*parts, f"Nothing is changed: {look.missing['changes']}."])
+    changes = {change.reading: change for change in look.changes if change.figure == look.headline.name}
+    told = [
+        _effect(look.headline, changes["equalised"].difference, "radii help it by {}", "radii hurt it by {}")
+    ]
+    if told[0] is None:
+        told = ["no effect of radii is shown"]
+    for name, what in (("flat_cosine", "cosine"), ("flat_euclidean", "Euclidean distance")):
+        found = _effect(
+            look.headline, changes[name].difference, what + " is worse by {}", what + " is better by {}"
+        )
+        told.append(found or f"{what} is not told apart")
+    return " ".join([*parts, f"{look.headline.title}: {', '.join(told)}."])  # type: ignore[arg-type]
+
+
+def of_depth(look: Look) -> str:
+    """Where depth is: in the radius, in the direction, in both, in neither."""
+    if look.direction is None:
+        return ""
+    direction = look.direction.shown > 0
+    if look.radius is None:
+        return f"Depth {'is' if direction else 'is not shown'} in the direction; there are no radii."
+    if look.radius.shown < 0:
+        start = "Depth is in the direction; " if direction else "In the direction depth is not shown; "
+        return f"{start}in the radius it is the wrong way round: general {look.items} lie farther out."
+    return {
+        (1, True): "Depth is in the radius and in the direction.",
+        (1, False): "Depth is in the radius; in the direction it is not shown.",
+        (0, True): "Depth is in the direction; in the radius it is not shown.",
+        (0, False): "Depth is shown neither in the radius nor in the direction.",
+    }[look.radius.shown, direction]
+
+
+def document(model: str, look: Look) -> dict[str, Any]:
+    """One model on one dataset, for JSON."""
+    told = dataclasses.asdict(look)
+    for name in ("radius", "direction"):
+        if found := getattr(look, name):
+            told[name]["shown"] = found.shown
+    told["headline"] = look.headline and look.headline.name
+    told["geometry"] = dict(look.geometry)
+    return {"model": model, **told, "conclusion": conclusion(look), "verdict": verdict(look)}
+
+
+def half_spaces(look: Look) -> float | None:
+    """Share of the items' cones that are half-spaces, images left out."""
+    places = [place for place in look.places if place.group != IMAGES and place.half_spaces is not None]
+    if not places:
+        return None
+    return sum(p.points * (p.half_spaces or 0.0) for p in places) / sum(p.points for p in places)
+
+
+def curving(look: Look) -> float | None:
+    """How much longer than in flat space a circle is, at the median radius of the outermost group."""
+    return max((place.excess for place in look.places if place.excess is not None), default=None)
+
+
+def scaled(metric: MetricSpec, value: float, sign: str = "") -> str:
+    """A figure as it is printed: fractions in percent."""
+    scale, digits = (100, 1) if metric.unit == "fraction" else (1, 3 if metric.unit == "raw" else 1)
+    return f"{round(scale * value, digits) + 0.0:{sign}.{digits}f}"
+
+
+def _of_space(look: Look) -> str:
+    radii = [
+        f"{place.radius['p50']:.2f} ({place.group})" for place in look.places if place.radius is not None
+    ]
+    if not radii:
+        return f"Space: {look.missing['radius']}."
+    longer = curving(look)
+    if longer is None:
+        return f"Space: median radii {_listed(radii)}; it has no curvature to use."
+    start = f"Space: median √κ·radius {_listed(radii)}; "
+    start += f"a circle there is at most {100 * longer:.1f} % longer than in flat space"
+    return f"{start}: nearly flat." if longer < NEARLY_FLAT else f"{start}."
+
+
+def _of_cones(look: Look) -> list[str]:
+    share = half_spaces(look)
+    if share is None or look.zeros is None:
+        return []
+    return [
+        f"Cones: {100 * share:.1f} % of the {look.items}' are half-spaces; {100 * look.zeros:.1f} % of the entailment "
+        f"scores of {look.items} against images are 0."
+    ]
+
+
+def _of_trees(look: Look) -> list[str]:
+    told = []
+    for name, found in look.hyperbolicity.items():
+        difference = found.difference
+        how = "as tree-like as far as can be told as"
+        if _mark(difference):
+            how = "more tree-like than" if difference.value < 0 else "less tree-like than"
+        told.append(
+            f"2δ/diameter of {name} {found.delta.value:.2f}: {how} points of the same radii in random directions "
+            f"({found.random.value:.2f})."
+        )
+    return told
+
+
+def _effect(metric: MetricSpec, difference: Estimate, worse: str, better: str) -> str | None:
+    """In words, what losing something does to a figure; None where no effect is shown."""
+    if not _mark(difference):
+        return None
+    lost = (difference.value < 0) == bool(metric.higher_is_better)
+    return (worse if lost else better).format(scaled(metric, abs(difference.value)))
+
+
+def _mark(found: Estimate) -> str:
+    shown = found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)
+    return "*" if shown else ""
+
+
+def _correlation(found: Depth | None) -> str:
+    return NOTHING if found is None else f"{found.correlation.value:+.2f}{'*' if found.shown else ''}"
+
+
+def _number(value: float | None, form: str) -> str:
+    return NOTHING if value is None else f"{value:{form}}"
+
+
+def _percent(value: float | None) -> str:
+    return NOTHING if value is None else f"{100 * value:.1f}"
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(words)

@@ -1,0 +1,83 @@
+"""How tree-like distances are: Gromov's δ by four points, against points as far out in random directions."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hierbench.contracts import Estimate, Factored, Geometry
+from hierbench.metrics import bootstrap
+
+SEED = "hierbench.analysis.hyperbolicity"
+SETS = 20
+POINTS = 40  # in a set: all its 91,390 quadruples are looked at
+
+
+@dataclass(frozen=True)
+class Hyperbolicity:
+    """2δ over the diameter, in [0, 1], 0 for a tree: medians over drawn sets of points, with the middle 95 % of sets.
+
+    `random`: points of the same radii in random directions; `difference`: the points' less theirs, set by set.
+    """
+
+    delta: Estimate
+    random: Estimate
+    difference: Estimate
+    points: int  # in a set
+
+
+def hyperbolicity(geometry: Geometry, points: Tensor) -> Hyperbolicity | None:
+    """Of (n, D) points; None of fewer than four, and where all coincide."""
+    generator = np.random.default_rng(zlib.crc32(SEED.encode()))
+    if len(points) < 4:
+        return None
+    size = min(POINTS, len(points))
+    found = []
+    for _ in range(SETS):
+        drawn = points[generator.choice(len(points), size, replace=False)].double()
+        pair = drawn, in_random_directions(geometry, drawn, generator)
+        found.append([relative_delta(geometry.distance(one, one).numpy()) for one in pair])
+    own, random = np.array(found).T
+    if np.isnan(own).any() or np.isnan(random).any():
+        return None
+    return Hyperbolicity(_over_sets(own), _over_sets(random), _over_sets(own - random), size)
+
+
+def relative_delta(distance: np.ndarray) -> float:
+    """(n, n) distances, n ≥ 4 -> 2δ / diameter (Gromov): over all quadruples the largest gap between the two larger of
+    the three sums of opposite distances. NaN where all points coincide."""
+    diameter = float(distance.max())
+    if diameter <= 0:
+        return float("nan")
+    a, b, c, d = _quadruples(len(distance))
+    sums = np.stack(
+        [distance[a, b] + distance[c, d], distance[a, c] + distance[b, d], distance[a, d] + distance[b, c]]
+    )
+    sums.sort(axis=0)
+    return float((sums[2] - sums[1]).max()) / diameter
+
+
+def in_random_directions(geometry: Geometry, points: Tensor, generator: np.random.Generator) -> Tensor:
+    """(n, D) points as far out as these, each factor's of a product, in directions drawn evenly."""
+    parts = geometry.split(points) if isinstance(geometry, Factored) else (points,)
+    out = []
+    for part in parts:
+        drawn = torch.from_numpy(generator.standard_normal(tuple(part.shape))).to(part.dtype)
+        out.append(part.norm(dim=-1, keepdim=True) * torch.nn.functional.normalize(drawn, dim=-1))
+    return torch.cat(out, -1)
+
+
+@cache
+def _quadruples(count: int) -> np.ndarray:
+    """(4, quadruples) positions."""
+    return np.array(list(combinations(range(count), 4))).T
+
+
+def _over_sets(values: np.ndarray) -> Estimate:
+    return Estimate(float(np.median(values)), *bootstrap.interval(values))
