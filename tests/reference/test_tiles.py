@@ -111,14 +111,6 @@ def test_a_process_scores_its_own_rows_alone():
     torch.testing.assert_close(loss, whole[3:].sum() / 6)
 
 
-def test_features_that_are_not_finite_are_not_hidden():
-    leaves, own, _, _ = inputs("lorentz")
-    spoilt = leaves["queries"].detach().clone()
-    spoilt[5, 0] = torch.nan
-    losses = row_losses(Lorentz(1.0), spoilt, leaves["targets"], torch.tensor(2.0), own, None, 0.01)
-    assert losses.isnan().nonzero().flatten().tolist() == [5]
-
-
 def peak_bytes(work):
     """The most that tensors on the CPU fill at any moment of `work`, by the allocator's own events."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
