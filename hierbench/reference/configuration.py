@@ -38,7 +38,9 @@ def build(config: str | Mapping[str, Any] | ReferenceConfig, *, seed: int | None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(resolved.train.seed if seed is None else seed)
         encoder = DualEncoder.create(**resolved.model.model_dump())
-    return ReferenceModel(encoder, build_terms(resolved.objective))
+    return ReferenceModel(
+        encoder, build_terms(resolved.objective), loss_tile_mib=resolved.train.loss_tile_mib
+    )
 
 
 def resolve(config: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> ReferenceConfig:

@@ -6,7 +6,7 @@ gather features over processes, or cut `encode` into pieces, in between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,9 +18,10 @@ from hierbench.errors import UsageError
 from hierbench.reference.dual_encoder import DualEncoder
 from hierbench.reference.encoders import full_precision
 from hierbench.reference.layouts import MAX_LOGIT_SCALE
-from hierbench.reference.objectives import Embedded, Weighted, total_loss
+from hierbench.reference.objectives import Embedded, Sharing, Weighted, total_loss
 from hierbench.reference.objectives.embedded import PARTS
 from hierbench.reference.objectives.entailment import factors
+from hierbench.reference.objectives.tiles import TILE_MIB
 from hierbench.reference.packing import Pack
 from hierbench.reference.tokenizer import tokenize
 
@@ -39,11 +40,14 @@ class Batch:
 class ReferenceModel(nn.Module):
     """CLIP, MERU, HyCoCLIP, UNCHA, ARGENT or PHyCLIP, by encoder layout and terms.
 
+    Contrastive terms go by tiles of at most `loss_tile_mib` MiB.
+
     Its state dict is the encoder's, in the released layout. Raises UsageError where layout and terms do not fit.
     """
 
-    def __init__(self, encoder: DualEncoder, terms: Sequence[Weighted]):
+    def __init__(self, encoder: DualEncoder, terms: Sequence[Weighted], *, loss_tile_mib: float = TILE_MIB):
         super().__init__()
+        self.loss_tile_mib = loss_tile_mib
         self.encoder = encoder
         self.terms = tuple(terms)
         self.needs_parts = any(item in PARTS for weighted in terms for item in weighted.term.items)
@@ -72,7 +76,7 @@ class ReferenceModel(nn.Module):
         image: Tensor,
         text: Tensor,
         part_valid: Tensor | None = None,
-        gather: Callable[[Tensor], Tensor] = lambda rows: rows,
+        sharing: Sharing = Sharing(),
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Features -> (total loss, logged figures), evaluated in float64 whatever the encoders' arithmetic.
 
@@ -80,7 +84,7 @@ class ReferenceModel(nn.Module):
         and `text_norm`: the mean length of the whole items' scaled features, in hyperbolic space their distance from
         the root.
         image, text: (b·(1 + P), D) as `encode` gives them, the b whole items first, then the parts slot after slot.
-        part_valid: (b, P) bool. `gather` makes the rows of all processes from those of this one.
+        part_valid: (b, P) bool. With several processes `sharing` says which rows are this one's.
         """
         encoder = self.encoder
         count = len(image) if part_valid is None else len(part_valid)
@@ -91,14 +95,10 @@ class ReferenceModel(nn.Module):
                     "this objective compares parts with wholes: give part_images and part_captions "
                     "(in training: data.boxes of at least 1)"
                 )
-            valid = gather(part_valid)
+            valid = sharing.gather(part_valid)
             slots = valid.shape[1]
             owner = torch.arange(len(valid), device=image.device).repeat_interleave(slots)
-            parts = {
-                "valid": valid.flatten(),
-                "owner": owner,
-                "processes": len(valid) // len(part_valid),
-            }
+            parts = {"valid": valid.flatten(), "owner": owner}
         scales = {name: scale.clamp(max=MAX_LOGIT_SCALE) for name, scale in encoder.scales().items()}
         geometry = encoder.geometry()
         points: dict[str, Any] = {}
@@ -111,11 +111,14 @@ class ReferenceModel(nn.Module):
             norms[f"{name}_norm"] = tangents[:count].detach().norm(dim=-1).mean()
             if name == "text" and geometry.has_cones:
                 norms["collapsed_cones"] = _collapsed(geometry, lifted[:count].detach())
-            points[name] = gather(lifted[:count])
+            points[name] = sharing.gather(lifted[:count])
             if parts:
                 by_slot = lifted[count:].unflatten(0, (-1, count)).transpose(0, 1)  # (b, P, D)
-                points[f"part_{name}"] = gather(by_slot).flatten(0, 1)
-        total, logged = total_loss(self.terms, Embedded(geometry, scales=scales, **points, **parts))
+                points[f"part_{name}"] = sharing.gather(by_slot).flatten(0, 1)
+        batch = Embedded(
+            geometry, scales=scales, sharing=sharing, tile_mib=self.loss_tile_mib, **points, **parts
+        )
+        total, logged = total_loss(self.terms, batch)
         return total.float(), logged | self._scalars(scales) | norms
 
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:

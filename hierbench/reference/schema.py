@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 from hierbench.reference.dual_encoder import IMAGENET_MEAN, IMAGENET_STD
 from hierbench.reference.encoders import image_heads, text_heads
 from hierbench.reference.layouts import LAYOUTS, Layout
+from hierbench.reference.objectives.tiles import TILE_MIB
 
 MAX_TOKENS = 16_384  # patches of an image: attention holds their square
 MAX_PARAMETERS = 4e9  # of a tower; the largest ViT of timm has 1.9e9
@@ -165,6 +166,8 @@ class TrainConfig(_Strict):
     clip_norm: Annotated[float, _Number, Field(gt=0, le=1e9)] | None = None
     precision: Literal["float32", "bfloat16", "float16"] = "bfloat16"
     max_nonfinite_steps: Count = 100  # skipped in a row or not; one more ends the run
+    # what a tile of the contrastive terms' matrices of pairs may fill; smaller tiles take more time
+    loss_tile_mib: Annotated[int, _Number, Field(ge=1, le=1_000_000)] = TILE_MIB
     compile: bool = False
     checkpoint_activations: bool = (
         False  # layer by layer computed again in the backward pass: less memory, more time

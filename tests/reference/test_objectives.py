@@ -9,7 +9,7 @@ import torch
 from hierbench.errors import UsageError
 from hierbench.geometry import Lorentz, Sphere
 from hierbench.reference.dual_encoder import DualEncoder
-from hierbench.reference.objectives import Embedded, build_terms, total_loss
+from hierbench.reference.objectives import Embedded, Sharing, build_terms, total_loss
 from hierbench.reference.objectives.contrastive import Contrastive, UncertaintyContrastive
 from hierbench.reference.objectives.entailment import AdaptiveEntailment, ConeEntailment, PiecewiseEntailment
 from hierbench.reference.objectives.norm import NormRegulariser
@@ -267,7 +267,9 @@ def test_calibration_by_hand():
 
 
 def test_entropy_over_the_batch_or_over_each_process():
-    whole = replace(embedded(samples=4, slots=1, valid=torch.ones(4, 1, dtype=torch.bool)), processes=2)
+    whole = replace(
+        embedded(samples=4, slots=1, valid=torch.ones(4, 1, dtype=torch.bool)), sharing=Sharing(world=2)
+    )
     u = {name: uncertainty(getattr(whole, name)) for name in ITEMS[2:]}
 
     def entropy(values):

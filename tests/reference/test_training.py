@@ -103,9 +103,10 @@ def test_checkpointed_activations_have_the_same_gradients_and_keep_less():
     assert sizes[1] < sizes[0]
 
 
-@pytest.mark.parametrize(("family", "waits"), [("clip", []), ("hycoclip", ["nonzero"] * 4)])
+@pytest.mark.parametrize(("family", "waits"), [("clip", []), ("hycoclip", ["nonzero"] * 8)])
 def test_a_step_reads_no_value_but_which_pairs_nearly_coincide(family, waits, monkeypatch):
-    """On a GPU each reading waits for it: one a matrix of hyperbolic distances, which has such pairs exactly.
+    """On a GPU each reading waits for it: one a tile of hyperbolic distances, which has such pairs exactly,
+    forward and backward.
 
     κ is read on a CPU alone, where `Lorentz` checks it.
     """
@@ -129,7 +130,7 @@ def test_a_step_reads_no_value_but_which_pairs_nearly_coincide(family, waits, mo
     assert read == waits
 
 
-TWO = """
+SHARED = """
 import os, sys, torch
 import torch.distributed as dist
 from hierbench.reference.training import loop
@@ -141,9 +142,9 @@ rank = dist.get_rank()
 config = tiny({family!r}, *APART)
 build = loop.build
 loop.build = lambda config: build(config).double()  # before DDP makes its buckets
-trainer = Trainer(config, torch.device("cpu"), Processes(rank, 2))
+trainer = Trainer(config, torch.device("cpu"), Processes(rank, {world}))
 trainer.optimiser = torch.optim.SGD(trainer.model.parameters(), lr=0.1, fused=True)
-trainer.step(batch_of(config, rank=rank, world=2), 0)
+trainer.step(batch_of(config, rank=rank, world={world}), 0)
 if rank == 0:
     gradients = {{n: p.grad for n, p in trainer.model.named_parameters() if p.grad is not None}}
     torch.save({{"gradients": gradients, "weights": dict(trainer.model.state_dict())}}, {out!r})
@@ -152,24 +153,24 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("family", ["hycoclip", "uncha"])
-def test_two_processes_equal_one(family, tmp_path):
-    out = tmp_path / "two.pt"
-    script = tmp_path / "two.py"
-    script.write_text(TWO.format(tests=IMPORTED, family=family, out=str(out)))
+@pytest.mark.parametrize(("family", "processes"), [("hycoclip", 4), ("uncha", 2), ("phyclip", 2)])
+def test_several_processes_equal_one(family, processes, tmp_path):
+    out = tmp_path / "several.pt"
+    script = tmp_path / "several.py"
+    script.write_text(SHARED.format(tests=IMPORTED, family=family, world=processes, out=str(out)))
     torchrun = [
         sys.executable,
         "-m",
         "torch.distributed.run",
         "--standalone",
         "--nproc-per-node",
-        "2",
+        str(processes),
         str(script),
     ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(torchrun, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-2000:]
-    two = torch.load(out, weights_only=True)
+    several = torch.load(out, weights_only=True)
 
     config = tiny(family, *APART)
     trainer = Trainer(config, CPU)
@@ -177,8 +178,8 @@ def test_two_processes_equal_one(family, tmp_path):
     trainer.optimiser = torch.optim.SGD(trainer.model.parameters(), lr=0.1, fused=True)
     trainer.step(batch_of(config), 0)
     one = {name: p.grad for name, p in trainer.model.named_parameters() if p.grad is not None}
-    assert_same_each(two["gradients"], one)
-    assert_same_each(two["weights"], dict(trainer.model.state_dict()))
+    assert_same_each(several["gradients"], one)
+    assert_same_each(several["weights"], dict(trainer.model.state_dict()))
 
 
 LOSING_ONE = """

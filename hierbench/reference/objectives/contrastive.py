@@ -10,6 +10,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from hierbench.reference.objectives.embedded import PARTS, Embedded, Item, valid_mean
+from hierbench.reference.objectives.tiles import row_losses
 from hierbench.reference.objectives.uncertainty import uncertainty
 
 GLOBAL, LOCAL, GLOBAL_LOCAL = "global_logit_scale", "local_logit_scale", "global_local_logit_scale"
@@ -92,7 +93,7 @@ class UncertaintyContrastive:
 def matching_loss(
     batch: Embedded, queries: Item, targets: Item, scale: Tensor, *, repeat: bool = False
 ) -> Tensor:
-    """Mean cross-entropy from each valid query to its own target.
+    """Mean cross-entropy from each valid query to its own target; each process scores its own queries.
 
     Parts against whole items: the target is the part's owner among the B items, or with `repeat` among the items
     repeated once per valid part (an item with two parts then stands in the denominator twice).
@@ -106,15 +107,12 @@ def matching_loss(
             b = b[batch.owner]
         else:
             own = batch.owner
-    logits = scale * _closeness(batch, a, b)
+    shown = None
     if targets in PARTS or repeat:
         assert batch.valid is not None, "parts come with which of them are real"
-        logits = logits.masked_fill(~batch.valid, torch.finfo(logits.dtype).min)
-    losses = logits.logsumexp(1) - logits.gather(1, own[:, None])[:, 0]
-    return valid_mean(losses, batch.valid if queries in PARTS else None)
-
-
-def _closeness(batch: Embedded, a: Tensor, b: Tensor) -> Tensor:
-    if batch.geometry.has_cones:
-        return -batch.geometry.distance(a, b)
-    return batch.geometry.similarity(a, b)
+        shown = batch.valid
+    rows = batch.sharing.own(len(a))
+    losses = row_losses(
+        batch.geometry, a[rows], b, scale[rows] if scale.ndim else scale, own[rows], shown, batch.tile_mib
+    )
+    return valid_mean(batch.sharing.gather(losses), batch.valid if queries in PARTS else None)

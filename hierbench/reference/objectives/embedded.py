@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
 
 from hierbench.contracts import Geometry
+from hierbench.reference.objectives.tiles import TILE_MIB
 
 Item = Literal["image", "text", "part_image", "part_text"]
 PARTS: tuple[Item, ...] = ("part_image", "part_text")
+
+
+def _same(rows: Tensor) -> Tensor:
+    return rows
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How the rows of a batch are shared out among processes: alike, in the order of ranks."""
+
+    rank: int = 0
+    world: int = 1
+    # (b, …) of each process -> (world · b, …) of all on every one. Gradients must add up over the processes, as all
+    # of them compute the whole loss (`training.gather.gather_rows`)
+    gather: Callable[[Tensor], Tensor] = _same
+
+    def own(self, count: int) -> slice:
+        """This process's run of `count` rows."""
+        each = count // self.world
+        return slice(each * self.rank, each * (self.rank + 1))
 
 
 @dataclass(frozen=True)
@@ -30,7 +51,8 @@ class Embedded:
     part_text: Tensor | None = None  # (B·P, D)
     valid: Tensor | None = None  # (B·P,) bool; other rows are padding
     owner: Tensor | None = None  # (B·P,) int64 sample of each part
-    processes: int = 1  # how many the samples came from, in equal runs of rows
+    sharing: Sharing = field(default_factory=Sharing)  # which process's samples they are
+    tile_mib: float = TILE_MIB  # what a tile of the matrix of pairs may fill
 
     def points(self, item: Item) -> Tensor:
         """The rows of one kind of item."""

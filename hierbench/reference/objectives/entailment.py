@@ -105,7 +105,7 @@ class PiecewiseEntailment(_Entailment):
     def __call__(self, batch: Embedded) -> tuple[Tensor, Mapping[str, Tensor]]:
         total: Tensor = torch.zeros((), dtype=batch.text.dtype, device=batch.text.device)
         halves: dict[str, Tensor] = {}
-        groups = {"batch": 1, "process": batch.processes, "none": None}[self.entropy]
+        groups = {"batch": 1, "process": batch.sharing.world, "none": None}[self.entropy]
         for name in FOUR:
             within = RELATIONS[name].within
             general, specific, valid = ends(batch, RELATIONS[name])

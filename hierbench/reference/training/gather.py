@@ -17,17 +17,18 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> Tensor:
-        gradient = gradient.contiguous()
-        dist.all_reduce(gradient)
-        start = dist.get_rank() * ctx.rows
-        return gradient[start : start + ctx.rows]
+        own = gradient.new_empty(ctx.rows, *gradient.shape[1:])
+        dist.reduce_scatter_tensor(own, gradient.contiguous())
+        return own
 
 
 def gather_rows(local: Tensor) -> Tensor:
     """(b, …) on each of W processes -> (W·b, …) on all, in the order of ranks; the identity with one process.
 
-    Every process computes the whole loss from the gathered rows, so the gradient of a row arrives W times over;
-    DDP's mean over processes divides by W again, which leaves exactly the gradient of the one-process loss.
+    Every process computes the whole loss from gathered rows, so the gradient of a row arrives W times over; DDP's mean
+    over processes divides by W again, which leaves exactly the gradient of the one-process loss. That holds as well for
+    what a process computes from its own rows alone, when its results are gathered in turn: its gradients are then W
+    times too large before the mean, as those of all the others' rows are missing.
     """
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         return local

@@ -1,9 +1,10 @@
 """The training loop: one process or many, whole batches or cached gradients, resumable to the step.
 
 Each step: encode the process's samples (whole images and parts in one pass), gather the features of all processes,
-compute the loss on all of them, step. Where a share does not fit in memory, `micro_batch` cuts the encoding: features
-first without gradients, then the loss and its gradient on the features, then each piece again with that gradient (the
-cached gradients of Gao et al., 2021), so the contrastive batch stays whole.
+find this process's samples among them (terms that do not compare all with all go over all of them), step. Where a
+share does not fit in memory, `micro_batch` cuts the encoding: features first without gradients, then the loss and its
+gradient on the features, then each piece again with that gradient (the cached gradients of Gao et al., 2021), so the
+contrastive batch stays whole.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from hierbench.errors import UsageError
 from hierbench.files import replacing
 from hierbench.reference.configuration import build
 from hierbench.reference.model import ReferenceModel
+from hierbench.reference.objectives import Sharing
 from hierbench.reference.schema import ReferenceConfig, TrainConfig
 from hierbench.reference.training import boards, flops, folder
 from hierbench.reference.training import state as checkpoints
@@ -72,6 +74,7 @@ class Trainer:
             )
         self.config, self.device, self.processes = config, device, processes
         self.rows = train.batch_size // processes.world
+        self.sharing = Sharing(processes.rank, processes.world, gather_rows)
         self.model = build(config).to(device)
         self.optimiser = build_optimiser(self.model, train)
         self.scaler = torch.amp.GradScaler(device.type, enabled=train.precision == "float16")
@@ -101,7 +104,7 @@ class Trainer:
         if train.micro_batch is None or train.micro_batch * self.slots >= len(pixels):
             with self._autocast():
                 image, text = self.encoders(pixels, batch.texts[0])
-            total, logged = self.model.objective(image, text, batch.part_valid, gather_rows)
+            total, logged = self.model.objective(image, text, batch.part_valid, self.sharing)
             self.scaler.scale(total).backward()
         else:
             total, logged = self._cached_gradients(pixels, batch, train.micro_batch)
@@ -121,7 +124,7 @@ class Trainer:
         with torch.no_grad(), self._autocast():
             encoded = [self.model.encode(*piece) for piece in pieces]
         image, text = (torch.cat(features).requires_grad_() for features in zip(*encoded, strict=True))
-        total, logged = self.model.objective(image, text, batch.part_valid, gather_rows)
+        total, logged = self.model.objective(image, text, batch.part_valid, self.sharing)
         self.scaler.scale(total).backward()
         start = 0
         for index, piece in enumerate(pieces):
