@@ -129,7 +129,7 @@ def run(
     hierbench run --family hycoclip --checkpoint FILE --data imagenet=DIR
     hierbench run --config study.yaml      what the options hold, from a file
     """
-    chosen = {"models": models, "family": family, "checkpoint": checkpoint, "name": name}
+    chosen: dict[str, Any] = {"models": models, "family": family, "checkpoint": checkpoint, "name": name}
     chosen = line_wins(context, {**chosen, "suite": suite, "task": task, "data": data})
     suite, task, data = (chosen.pop(kind) for kind in ("suite", "task", "data"))
     if suite and task:
