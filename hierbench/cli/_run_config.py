@@ -14,7 +14,6 @@ import typer
 
 from hierbench.errors import UsageError
 from hierbench.names import unknown
-from hierbench.yaml_files import read_yaml
 
 WHOSE = (
     "models",
@@ -39,6 +38,8 @@ def preset(context: typer.Context, path: Path | None) -> Path | None:
     }
     known = [*(name for name in options if name not in INSTEAD), "checkpoints"]
     found: dict[str, Any] = {}
+    from hierbench.yaml_files import read_yaml
+
     for key, value in read_yaml(path, "config", UsageError).items():
         where = f"config {path}: {key}"
         if key not in known:

@@ -143,9 +143,9 @@ def test_retraining_goes_on_where_it_was_stopped(hierbench, engine, monkeypatch,
     asked += [("kept", True)] * 3
     engine(MEASURED)
     assert hierbench("run", "--retrain", "--out", "out").status == 0
-    assert asked[3:] == [("hycoclip", False), ("uncha", False), ("argent", False)]
+    assert asked[3:] == [("hycoclip", False), ("uncha", False), ("argent", False), ("phyclip", False)]
     names = [name for _, _, name in engine.asked["models"]]
-    assert names == [f"{f} (retrained)" for f in ("clip", "meru", "hycoclip", "uncha", "argent")]
+    assert names == [f"{f} (retrained)" for f in ("clip", "meru", "hycoclip", "uncha", "argent", "phyclip")]
     assert engine.asked["models"][0][1].endswith("out/training/clip/model.safetensors")
 
 
