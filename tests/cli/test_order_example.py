@@ -26,7 +26,7 @@ def test_it_keeps_the_contracts():
 
 def test_the_page_shows_parts_of_the_file_as_they_are():
     example = PAGE.partition("## An example")[2]
-    parts = re.findall(r"^```python\n(.*?)^```", example, re.S | re.M)
+    parts = re.findall(r"^```python excerpt\n(.*?)^```", example, re.S | re.M)
     assert len(parts) == 3
     assert [part for part in parts if part not in FILE.read_text(encoding="utf-8")] == []
 
