@@ -15,6 +15,7 @@ import torch
 from hierbench.contracts import ModelCard
 from hierbench.data.images import to_square
 from hierbench.errors import GeometryError
+from hierbench.miniature.vocabulary import COLOURS
 
 ROWS = 16  # how many points are held against all others at a time: bounds the memory
 
@@ -72,16 +73,6 @@ def _each(formula, a, b, paired):
     return torch.cat([formula(part[:, None], b) for part in a.split(ROWS)])
 
 
-COLOURS = {
-    "red": (214, 40, 40),
-    "orange": (243, 138, 32),
-    "yellow": (248, 214, 54),
-    "green": (48, 160, 66),
-    "blue": (44, 92, 216),
-    "purple": (132, 62, 178),
-    "pink": (249, 150, 190),
-    "white": (240, 240, 240),
-}
 NEAR = 0.15  # of a colour, in RGB of 0 … 1
 SIDE = 64  # pixels
 SHOWN = 0.02  # of the pixels have a colour that an image shows
