@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hierbench.contracts import Estimate, Factored, Geometry
+from hierbench.contracts import Estimate, Geometry
+from hierbench.geometry import factors
 from hierbench.metrics import bootstrap
 
 SEED = "hierbench.analysis.depth"
@@ -91,9 +92,8 @@ def told_by_direction(directions: Tensor, levels: np.ndarray, neighbours: int = 
 
 def directions(geometry: Geometry, points: Tensor) -> Tensor:
     """(n, D) points -> (n, D) in which way they lie from the origin; in a product, in each factor."""
-    parts = geometry.split(points) if isinstance(geometry, Factored) else (points,)
-    units = torch.cat([torch.nn.functional.normalize(part, dim=-1) for part in parts], -1)
-    return units / len(parts) ** 0.5
+    units = [torch.nn.functional.normalize(part, dim=-1) for _, part in factors(geometry, points)]
+    return torch.cat(units, -1) / len(units) ** 0.5
 
 
 def _resampled(strata: np.ndarray, generator: np.random.Generator) -> np.ndarray:

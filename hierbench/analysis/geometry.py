@@ -18,9 +18,10 @@ from torch import Tensor
 from hierbench.analysis.depth import Depth, directions, follow, told_by_direction
 from hierbench.analysis.groups import IMAGES
 from hierbench.analysis.hyperbolicity import Hyperbolicity, hyperbolicity
-from hierbench.contracts import Embeddings, Estimate, Factored, Geometry, MetricSpec
+from hierbench.contracts import Embeddings, Estimate, Geometry, MetricSpec
 from hierbench.data.datasets import CaptionChains, Retrieval, spread
 from hierbench.errors import GeometryError
+from hierbench.geometry import factors
 
 QUANTILES = {"p5": 0.05, "p50": 0.5, "p95": 0.95}
 SCORED = 500  # items and images, spread evenly, whose entailment scores are looked at
@@ -32,9 +33,8 @@ class Place:
 
     group: str  # "level 1", "depth 4", "captions", "images"
     points: int
-    radius: (
-        Mapping[str, float] | None
-    )  # quantiles of √κ · radius, mean over a product's factors; without κ, of radius
+    radius: Mapping[str, float] | None
+    """Quantiles of √κ · radius, mean over a product's factors; without κ, of radius."""
     excess: float | None
     """How much longer a circle is at the median radius than in flat space, sinh(r)/r − 1; mean over factors."""
     half_spaces: float | None  # share of the cones (of all factors) that are half-spaces
@@ -134,24 +134,16 @@ def _samples(items: Sequence[tuple[int, tuple[str, ...]]], dataset: Any) -> np.n
     return np.array([[row[caption] for caption in chain] for chain in dataset.captions])
 
 
-def _parts(geometry: Geometry, points: Tensor) -> list[tuple[Geometry, Tensor]]:
-    """A space and its points; of a product each factor's."""
-    if isinstance(geometry, Factored):
-        return list(zip(geometry.factors, geometry.split(points), strict=True))
-    return [(geometry, points)]
-
-
 def _curved(geometry: Geometry) -> list[float] | None:
     """√κ of each factor; None where a factor has no curvature."""
-    factors = geometry.factors if isinstance(geometry, Factored) else (geometry,)
-    found = [factor.describe().get("curvature") for factor in factors]
-    return None if any(one is None for one in found) else [float(one) ** 0.5 for one in found]  # type: ignore[arg-type]
+    found = [factor.describe().get("curvature") for (factor,) in factors(geometry)]
+    return None if any(one is None for one in found) else [float(one) ** 0.5 for one in found]
 
 
 def _place(geometry: Geometry, group: str, points: Tensor) -> Place:
     radius = excess = half_spaces = aperture = None
     scale = _curved(geometry)
-    parts = _parts(geometry, points)
+    parts = list(factors(geometry, points))
     if geometry.has_origin:
         each = np.stack([space.radius(part).numpy() for space, part in parts])
         if scale is not None:

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hierbench.contracts import Estimate, Factored, Geometry
+from hierbench.contracts import Estimate, Geometry
+from hierbench.geometry import factors
 from hierbench.metrics import bootstrap
 
 SEED = "hierbench.analysis.hyperbolicity"
@@ -65,9 +66,8 @@ def relative_delta(distance: np.ndarray) -> float:
 
 def in_random_directions(geometry: Geometry, points: Tensor, generator: np.random.Generator) -> Tensor:
     """(n, D) points as far out as these, each factor's of a product, in directions drawn evenly."""
-    parts = geometry.split(points) if isinstance(geometry, Factored) else (points,)
     out = []
-    for part in parts:
+    for _, part in factors(geometry, points):
         drawn = torch.from_numpy(generator.standard_normal(tuple(part.shape))).to(part.dtype)
         out.append(part.norm(dim=-1, keepdim=True) * torch.nn.functional.normalize(drawn, dim=-1))
     return torch.cat(out, -1)

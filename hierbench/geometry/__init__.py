@@ -2,7 +2,7 @@
 
 from hierbench.geometry.flat import Flat
 from hierbench.geometry.lorentz import Lorentz
-from hierbench.geometry.product import Product
+from hierbench.geometry.product import Product, factors
 from hierbench.geometry.sphere import Sphere
 
-__all__ = ["Flat", "Lorentz", "Product", "Sphere"]
+__all__ = ["Flat", "Lorentz", "Product", "Sphere", "factors"]

@@ -6,17 +6,25 @@ product metric. Every figure of a product is a mean over its factors, so that a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from hierbench.contracts import Geometry
+from hierbench.contracts import Factored, Geometry
 from hierbench.errors import GeometryError
 from hierbench.geometry import _pairs
 from hierbench.geometry._pairs import BLOCK
+
+
+def factors(geometry: Geometry, *points: Tensor) -> Iterator[tuple[Any, ...]]:
+    """The factors of a product, each with its part of the points; any other geometry with the points as they are."""
+    if isinstance(geometry, Factored):
+        yield from zip(geometry.factors, *map(geometry.split, points), strict=True)
+    else:
+        yield geometry, *points
 
 
 @dataclass(frozen=True)

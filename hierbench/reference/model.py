@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from hierbench.contracts import Geometry
 from hierbench.errors import UsageError
+from hierbench.geometry import factors
 from hierbench.reference.dual_encoder import DualEncoder
 from hierbench.reference.encoders import full_precision
 from hierbench.reference.layouts import MAX_LOGIT_SCALE
 from hierbench.reference.objectives import Embedded, Sharing, Weighted, total_loss
 from hierbench.reference.objectives.embedded import PARTS
-from hierbench.reference.objectives.entailment import factors
 from hierbench.reference.objectives.tiles import TILE_MIB
 from hierbench.reference.packing import Pack
 from hierbench.reference.tokenizer import tokenize

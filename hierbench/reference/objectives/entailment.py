@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass as plain_dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from hierbench.contracts import Factored, Geometry
+from hierbench.geometry import factors
 from hierbench.reference.objectives.embedded import PARTS, Embedded, Item, valid_mean
 from hierbench.reference.objectives.uncertainty import calibration
 
@@ -157,14 +157,6 @@ class AdaptiveEntailment(_Entailment):
             return batch.geometry.distance(general, specific, paired=True).tanh().detach()
         cosine = F.cosine_similarity(general, specific, dim=-1).clamp(0, 1)
         return 1 - (cosine.square() if self.weighting == "square" else cosine)
-
-
-def factors(geometry: Geometry, *points: Tensor) -> Iterator[tuple[Any, ...]]:
-    """The factors of a product, each with its part of the points; any other geometry with the points as they are."""
-    if isinstance(geometry, Factored):
-        yield from zip(geometry.factors, *map(geometry.split, points), strict=True)
-    else:
-        yield geometry, *points
 
 
 def cone_residual(
