@@ -31,7 +31,7 @@ from hierbench.reference.encoders import TextTransformer
 from hierbench.reference.packing import pack
 from hierbench.reference.tokenizer import tokenize
 from hierbench.reference.training.batches import TrainingBatch
-from hierbench.reference.training.loop import Trainer
+from hierbench.reference.training.trainer import Trainer
 
 SETTINGS = ("miniature/hycoclip=128", "hycoclip/vit-s=4")
 

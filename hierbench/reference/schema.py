@@ -149,6 +149,7 @@ class EvaluateConfig(_Strict):
 
     suite: Text
     every: Positive
+    weights: Literal["model", "ema"] = "model"  # ema: the running average that train.ema keeps
 
 
 class TrainConfig(_Strict):
@@ -179,11 +180,15 @@ class TrainConfig(_Strict):
     stop_diverged: bool = True  # `watch.Watch`: a loss that explodes, or is back where it began, ends the run
     evaluate: EvaluateConfig | None = None
     wandb: Text | None = None  # a project of Weights & Biases
+    # decay of a running average of the weights, kept beside them: 0.9999 is that of the last 10,000 steps or so
+    ema: Annotated[float, _Number, Field(gt=0, lt=1)] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainConfig:
         if self.warmup_steps >= self.steps:
             raise ValueError(f"train.warmup_steps={self.warmup_steps} must be below train.steps={self.steps}")
+        if self.evaluate and self.evaluate.weights == "ema" and self.ema is None:
+            raise ValueError("train.evaluate.weights=ema needs the average that train.ema=0.9999 keeps")
         return self
 
 

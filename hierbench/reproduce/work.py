@@ -162,7 +162,7 @@ def seconds_a_step(plan: Plan, training: Training) -> float:
     if rates:
         return training.config.train.batch_size / statistics.median(rates)
     from hierbench.reference.training.batches import Batches
-    from hierbench.reference.training.loop import Trainer, pick_device
+    from hierbench.reference.training.trainer import Trainer, pick_device
 
     config = training.config
     trainer = Trainer(config, pick_device(plan.device))

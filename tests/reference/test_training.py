@@ -20,8 +20,9 @@ from hierbench.reference.configuration import resolve
 from hierbench.reference.training import launch
 from hierbench.reference.training import state as checkpoints
 from hierbench.reference.training.batches import Batches
-from hierbench.reference.training.loop import Trainer, train
+from hierbench.reference.training.loop import train
 from hierbench.reference.training.schedule import learning_rate_factor
+from hierbench.reference.training.trainer import Trainer
 from hierbench.reference.training.watch import DivergedError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -133,15 +134,15 @@ def test_a_step_reads_no_value_but_which_pairs_nearly_coincide(family, waits, mo
 SHARED = """
 import os, sys, torch
 import torch.distributed as dist
-from hierbench.reference.training import loop
-from hierbench.reference.training.loop import Processes, Trainer
+from hierbench.reference.training import trainer as training
+from hierbench.reference.training.trainer import Processes, Trainer
 sys.path[:0] = {tests!r}
 from test_training import APART, batch_of, tiny
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 config = tiny({family!r}, *APART)
-build = loop.build
-loop.build = lambda config: build(config).double()  # before DDP makes its buckets
+build = training.build
+training.build = lambda config: build(config).double()  # before DDP makes its buckets
 trainer = Trainer(config, torch.device("cpu"), Processes(rank, {world}))
 trainer.optimiser = torch.optim.SGD(trainer.model.parameters(), lr=0.1, fused=True)
 trainer.step(batch_of(config, rank=rank, world={world}), 0)
@@ -184,7 +185,7 @@ def test_several_processes_equal_one(family, processes, tmp_path):
 
 LOSING_ONE = """
 import os, sys
-from hierbench.reference.training.loop import Trainer
+from hierbench.reference.training.trainer import Trainer
 step = Trainer.step
 def step_or_die(trainer, batch, number):
     if (os.environ["RANK"], number) == ("1", 2):
@@ -466,22 +467,22 @@ def test_wrong_configs(override, message):
 
 def test_full_disk_leaves_the_last_checkpoint(tmp_path, monkeypatch):
     weights = {"a": torch.ones(3)}
-    checkpoints.save(tmp_path, 1, weights, {"step": 1}, keep=2)
+    checkpoints.save(tmp_path, 1, {"model.safetensors": weights}, {"step": 1}, keep=2)
 
     def full(*arguments, **options):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoints.torch, "save", full)
     with pytest.raises(OutputError, match=r"earlier ones are whole: .*No space left"):
-        checkpoints.save(tmp_path, 2, weights, {"step": 2}, keep=2)
+        checkpoints.save(tmp_path, 2, {"model.safetensors": weights}, {"step": 2}, keep=2)
     assert [path.name for path in checkpoints.saved(tmp_path)] == ["step-0000001"]
     assert not list((tmp_path / "checkpoints").glob(".*"))
-    restored, state = checkpoints.load(checkpoints.saved(tmp_path)[0])
-    assert state["step"] == 1
-    assert torch.equal(restored["a"], weights["a"])
+    restored = checkpoints.load(checkpoints.saved(tmp_path)[0])
+    assert restored.state["step"] == 1
+    assert torch.equal(restored.weights["a"], weights["a"])
 
 
 def test_old_checkpoints_go(tmp_path):
     for step in (1, 2, 3):
-        checkpoints.save(tmp_path, step, {"a": torch.ones(1)}, {"step": step}, keep=2)
+        checkpoints.save(tmp_path, step, {"model.safetensors": {"a": torch.ones(1)}}, {"step": step}, keep=2)
     assert [path.name for path in checkpoints.saved(tmp_path)] == ["step-0000002", "step-0000003"]

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from torch import Tensor
+from pydantic import ValidationError
 
-from hierbench.errors import OutputError, UsageError
+from hierbench.errors import OutputError, UsageError, one_line
 from hierbench.files import locked, replacing, safe_name, sweep
 from hierbench.reference.schema import ReferenceConfig
 from hierbench.reference.training import state as checkpoints
@@ -68,26 +68,40 @@ def refuse_other_run(out: Path) -> None:
         raise UsageError(f"{out} holds a run already: add --resume to go on with it, or choose another --out")
 
 
-def restore(
-    config: ReferenceConfig, out: Path, world: int
-) -> tuple[int, tuple[dict[str, Tensor], dict[str, Any]] | None]:
-    """(steps done, weights and state or None) of the newest checkpoint of the run in `out`.
+def restore(config: ReferenceConfig, out: Path, world: int) -> checkpoints.Saved | None:
+    """The newest checkpoint of the run in `out`; None before there is one.
 
     Raises UsageError where there is no run or one of another config, OutputError for a damaged checkpoint.
     """
     recorded = out / "config.yaml"
     if not recorded.exists():
         raise UsageError(f"nothing to resume in {out}: it has no config.yaml")
-    before, wanted = read_yaml(recorded, "config", UsageError), _recorded(config, out, world)
-    keys = sorted({*before, *wanted} - {"name"})  # a folder may have been moved
-    changed = [key for key in keys if before.get(key) != wanted.get(key)]
+    changed = _differing(_before(recorded), _recorded(config, out, world))
     if changed:
         raise UsageError(f"{out} was begun with another config, it differs in: {', '.join(changed)}")
     found = checkpoints.saved(out)
-    if not found:
-        return 0, None
-    weights, saved = checkpoints.load(found[-1])
-    return saved["step"], (weights, saved)
+    return checkpoints.load(found[-1]) if found else None
+
+
+def _before(recorded: Path) -> dict[str, Any]:
+    """What a run's config.yaml says, with the defaults of keys that it is too old to have. Raises UsageError."""
+    try:
+        return ReferenceConfig(**read_yaml(recorded, "config", UsageError)).model_dump(mode="json")
+    except (TypeError, ValidationError) as error:
+        raise UsageError(f"{recorded} is not what a training run writes: {one_line(error, 120)}") from None
+
+
+def _differing(before: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+    """Keys whose values differ, those of the sections model, data and train by their own names."""
+    keys = sorted({*before, *wanted} - {"name"})  # a folder may have been moved
+    found: list[str] = []
+    for key in keys:
+        one, two = before.get(key), wanted.get(key)
+        if key in ("model", "data", "train") and isinstance(one, dict) and isinstance(two, dict):
+            found += [f"{key}.{part}" for part in sorted({*one, *two}) if one.get(part) != two.get(part)]
+        elif one != two:
+            found.append(key)
+    return found
 
 
 def _recorded(config: ReferenceConfig, out: Path, world: int) -> dict[str, Any]:

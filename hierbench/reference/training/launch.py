@@ -15,7 +15,8 @@ import torch.distributed as dist
 
 from hierbench.errors import HierbenchError
 from hierbench.reference.schema import ReferenceConfig
-from hierbench.reference.training.loop import Processes, pick_device, train
+from hierbench.reference.training.loop import train
+from hierbench.reference.training.trainer import Processes, pick_device
 
 LOST = ("gloo", "peer", "connection", "store", "timed out")
 """Words of the plain RuntimeErrors that gloo raises when another process is gone."""

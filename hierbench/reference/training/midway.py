@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from hierbench.errors import one_line
 from hierbench.reference.schema import EvaluateConfig
 from hierbench.reference.training.folder import writing
 from hierbench.reference.training.logs import Logs, logged
-from hierbench.reference.training.state import save_weights
+from hierbench.reference.training.state import AVERAGE, WEIGHTS, save_weights
 
 ROOT = Path(__file__).resolve().parents[3]  # where the package lies, for a process that does not look there
 LAUNCHER = (
@@ -32,6 +33,10 @@ LAUNCHER = (
     "MASTER_PORT",
 )
 """What torchrun sets: an evaluation that saw it would wait for other processes."""
+
+
+FILES = {"model": WEIGHTS, "ema": AVERAGE}
+"""train.evaluate.weights -> their file."""
 
 
 class Midway:
@@ -47,13 +52,15 @@ class Midway:
         """Whether the weights after `done` steps are to be measured and have not been."""
         return done > 0 and done % self._config.every == 0 and done - 1 not in self._recorded
 
-    def begin(self, done: int, weights: dict[str, Tensor]) -> None:
-        """Measure the weights after `done` steps, when the evaluation before has ended. Raises OutputError."""
+    def begin(self, done: int, weights: Mapping[str, dict[str, Tensor]]) -> None:
+        """Measure the weights after `done` steps, when the evaluation before has ended; `weights` as
+        `Trainer.weights` has them. Raises OutputError.
+        """
         self.collect(wait=True)
         folder = self._out / f"step-{done:07d}"
         with writing(str(folder)):
             folder.mkdir(parents=True, exist_ok=True)
-            save_weights(folder / "model.safetensors", weights)
+            save_weights(folder / "model.safetensors", weights[FILES[self._config.weights]])
             with (folder / "figures.json").open("wb") as said, (folder / "said.txt").open("wb") as told:
                 process = subprocess.Popen(
                     [sys.executable, "-m", "hierbench", *self._words(folder)],
@@ -74,7 +81,8 @@ class Midway:
         folder = self._out / f"step-{done:07d}"
         (folder / "model.safetensors").unlink(missing_ok=True)
         figures, failed = _found(folder)
-        more: dict[str, Any] = {"suite": self._config.suite} | ({"failed": failed} if failed else {})
+        more: dict[str, Any] = {"suite": self._config.suite, "weights": self._config.weights}
+        more |= {"failed": failed} if failed else {}
         self._recorded.add(done - 1)
         self._logs.evaluated(done - 1, figures, **more)
         shown = "  ".join(f"{name} {value:.3g}" for name, value in list(figures.items())[:4])

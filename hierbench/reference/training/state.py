@@ -1,13 +1,15 @@
 """Checkpoints of a training run: weights in the released layout, and what a resumed run needs besides.
 
-Each is a folder `checkpoints/step-NNNNNNN` with `model.safetensors` and `state.pt`, written under another name and
-renamed when whole: a full disk or a kill leaves the last good one in place.
+Each is a folder `checkpoints/step-NNNNNNN` with `model.safetensors`, with train.ema `ema.safetensors`, and `state.pt`,
+written under another name and renamed when whole: a full disk or a kill leaves the last good one in place.
 """
 
 from __future__ import annotations
 
 import io
 import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +21,39 @@ from torch import Tensor
 from hierbench.errors import OutputError, one_line
 from hierbench.files import regular_file, sync, temporary_name
 
+WEIGHTS, AVERAGE, STATE = "model.safetensors", "ema.safetensors", "state.pt"
+"""Files of a checkpoint; the first two are those of a finished run, too."""
 
-def save(run: Path, step: int, weights: dict[str, Tensor], state: dict[str, Any], *, keep: int) -> Path:
-    """Write checkpoint `step` (steps done) and drop all but the newest `keep`. Raises OutputError, one line."""
+
+@dataclass(frozen=True)
+class Saved:
+    """What a checkpoint holds."""
+
+    weights: dict[str, Tensor]
+    average: dict[str, Tensor] | None  # of a run with train.ema
+    state: dict[str, Any]
+
+
+def save(
+    run: Path, step: int, weights: Mapping[str, dict[str, Tensor]], state: dict[str, Any], *, keep: int
+) -> Path:
+    """Write checkpoint `step` (steps done) and drop all but the newest `keep`; `weights` by file name.
+
+    Raises OutputError, one line.
+    """
     folder = run / "checkpoints"
     final = folder / f"step-{step:07d}"
     temporary = folder / temporary_name(final.name)
     try:
         temporary.mkdir(parents=True)
-        save_weights(temporary / "model.safetensors", weights)
+        for name, tensors in weights.items():
+            save_weights(temporary / name, tensors)
         content = (
             io.BytesIO()
         )  # torch's own writer tells of a full disk in words of its own ("unexpected pos")
         torch.save(state, content)
-        (temporary / "state.pt").write_bytes(content.getbuffer())
-        for written in (temporary / "model.safetensors", temporary / "state.pt", temporary):
+        (temporary / STATE).write_bytes(content.getbuffer())
+        for written in (*temporary.iterdir(), temporary):
             sync(written)
         if final.exists():
             shutil.rmtree(final)
@@ -60,14 +80,18 @@ def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
 
 def saved(run: Path) -> list[Path]:
     """Checkpoint folders of a run, oldest first."""
-    return sorted(path for path in (run / "checkpoints").glob("step-*") if (path / "state.pt").is_file())
+    return sorted(path for path in (run / "checkpoints").glob("step-*") if (path / STATE).is_file())
 
 
-def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Weights and state of a checkpoint folder. Raises OutputError for a damaged one."""
-    weights, state = folder / "model.safetensors", folder / "state.pt"
+def load(folder: Path) -> Saved:
+    """What a checkpoint folder holds. Raises OutputError for a damaged one."""
+    average = folder / AVERAGE
     try:
-        return load_file(regular_file(weights)), torch.load(regular_file(state), weights_only=True)
+        return Saved(
+            load_file(regular_file(folder / WEIGHTS)),
+            load_file(regular_file(average)) if average.exists() else None,
+            torch.load(regular_file(folder / STATE), weights_only=True),
+        )
     except Exception as error:  # torch raises nearly anything
         raise OutputError(
             f"checkpoint {folder} cannot be read, remove it to resume from an older one: {one_line(error)}"

@@ -1,0 +1,203 @@
+"""A model with its optimiser, and what one batch does to it: one process or many, whole batches or cached gradients.
+
+Each step: encode the process's samples (whole images and parts in one pass), gather the features of all processes,
+find this process's samples among them (terms that do not compare all with all go over all of them), step. Where a
+share does not fit in memory, `micro_batch` cuts the encoding: features first without gradients, then the loss and its
+gradient on the features, then each piece again with that gradient (the cached gradients of Gao et al., 2021), so the
+contrastive batch stays whole.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from hierbench.errors import OutputError, UsageError, one_line
+from hierbench.reference.configuration import build
+from hierbench.reference.model import ReferenceModel
+from hierbench.reference.objectives import Sharing
+from hierbench.reference.schema import ReferenceConfig, TrainConfig
+from hierbench.reference.training.average import Average
+from hierbench.reference.training.batches import TrainingBatch
+from hierbench.reference.training.gather import gather_rows
+from hierbench.reference.training.optimiser import build_optimiser
+from hierbench.reference.training.schedule import learning_rate_factor
+from hierbench.reference.training.state import AVERAGE, WEIGHTS, Saved
+
+AUTOCAST = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those of a run."""
+
+    rank: int = 0
+    world: int = 1
+
+
+class Encoders(nn.Module):
+    """Both towers behind one forward pass, which is what DistributedDataParallel can wrap."""
+
+    def __init__(self, model: ReferenceModel):
+        super().__init__()
+        encoder = model.encoder
+        self._model = (model,)  # in a tuple, so that its learned scalars are no parameters of this module
+        self.towers = nn.ModuleList(
+            [encoder.visual, encoder.visual_proj, encoder.textual, encoder.textual_proj]
+        )
+
+    def forward(self, pixels: Tensor, texts: Any) -> tuple[Tensor, Tensor]:
+        return self._model[0].encode(pixels, texts)
+
+
+class Trainer:
+    """A model with its optimiser on one device; `step` is everything that happens to one batch."""
+
+    def __init__(self, config: ReferenceConfig, device: torch.device, processes: Processes = Processes()):
+        train = config.train
+        if train.batch_size % processes.world:
+            raise UsageError(
+                f"train.batch_size={train.batch_size} cannot be split over {processes.world} processes"
+            )
+        self.config, self.device, self.processes = config, device, processes
+        self.rows = train.batch_size // processes.world
+        self.sharing = Sharing(processes.rank, processes.world, gather_rows)
+        self.model = build(config).to(device)
+        self.optimiser = build_optimiser(self.model, train)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=train.precision == "float16")
+        self.model.encoder.visual.set_grad_checkpointing(train.checkpoint_activations)
+        self.model.encoder.textual.grad_checkpointing = train.checkpoint_activations
+        encoders: nn.Module = Encoders(self.model)
+        if train.compile:  # texts come in another shape each step; compiling them would never end
+            self.model.encoder.visual.compile()
+        if processes.world > 1:
+            encoders = nn.parallel.DistributedDataParallel(encoders)
+        self.encoders = encoders
+        # The learned scalars stand outside the towers, and so outside DDP: see `_average_scalars`.
+        towers = {id(parameter) for parameter in encoders.parameters()}
+        self.scalars = [p for p in self.model.parameters() if p.requires_grad and id(p) not in towers]
+        self.average = Average(self.model.encoder, train.ema) if train.ema else None
+        self.bad_steps = torch.zeros((), device=device)
+
+    def step(self, batch: TrainingBatch, number: int) -> dict[str, Tensor]:
+        """One optimisation step (0-based `number`). Returns figures as tensors on the device; nothing waits for it.
+
+        A step whose gradient is not finite changes nothing but `bad_steps`.
+        """
+        train = self.config.train
+        batch = batch.to(self.device)
+        self.model.encoder.clamp_scalars()
+        self.optimiser.zero_grad(set_to_none=True)
+        pixels = batch.pixels.float() / 255
+        if train.micro_batch is None or train.micro_batch * self.slots >= len(pixels):
+            with self._autocast():
+                image, text = self.encoders(pixels, batch.texts[0])
+            total, logged = self.model.objective(image, text, batch.part_valid, self.sharing)
+            self.scaler.scale(total).backward()
+        else:
+            total, logged = self._cached_gradients(pixels, batch, train.micro_batch)
+        self._average_scalars()
+        norm = self._apply(train, number)
+        if self.average:
+            self.average.update()
+        return {"loss": total.detach(), **logged, "gradient_norm": norm}
+
+    def weights(self) -> dict[str, dict[str, Tensor]]:
+        """What there is of weights in the released layout, by the names of files: the model's, their average."""
+        found = {WEIGHTS: self.model.encoder.state_dict()}
+        return found | ({AVERAGE: self.average.state_dict()} if self.average else {})
+
+    def load(self, saved: Saved) -> None:
+        """Stand where a checkpoint was saved. Raises OutputError for one that does not fit."""
+        try:
+            self.model.encoder.load_state_dict(saved.weights)
+            self.optimiser.load_state_dict(saved.state["optimiser"])
+            self.scaler.load_state_dict(saved.state["scaler"])
+            self.bad_steps.fill_(saved.state["bad_steps"])
+            if self.average:
+                self.average.load(saved.average or {})
+        except (KeyError, RuntimeError, ValueError) as error:
+            raise OutputError(
+                f"the checkpoint of step {saved.state.get('step')} does not fit its run, remove it to resume from "
+                f"an older one: {one_line(error)}"
+            ) from error
+
+    @property
+    def slots(self) -> int:
+        """Images a sample: the whole and its part slots."""
+        return 1 + self.config.data.boxes
+
+    def _cached_gradients(
+        self, pixels: Tensor, batch: TrainingBatch, micro_batch: int
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        pieces = list(zip(pixels.split(micro_batch * self.slots), batch.texts, strict=True))
+        with torch.no_grad(), self._autocast():
+            encoded = [self.model.encode(*piece) for piece in pieces]
+        image, text = (torch.cat(features).requires_grad_() for features in zip(*encoded, strict=True))
+        total, logged = self.model.objective(image, text, batch.part_valid, self.sharing)
+        self.scaler.scale(total).backward()
+        start = 0
+        for index, piece in enumerate(pieces):
+            last = index == len(pieces) - 1
+            wait: AbstractContextManager[Any] = nullcontext()
+            if isinstance(self.encoders, nn.parallel.DistributedDataParallel) and not last:
+                wait = self.encoders.no_sync()
+            with wait:
+                with self._autocast():
+                    features = self.encoders(*piece)
+                rows = slice(start, start + len(piece[0]))
+                torch.autograd.backward(features, [_gradient(image)[rows], _gradient(text)[rows]])
+            start = rows.stop
+        return total, logged
+
+    def _average_scalars(self) -> None:
+        if self.processes.world == 1:
+            return
+        used = [parameter for parameter in self.scalars if parameter.grad is not None]
+        flat = torch.stack([_gradient(parameter) for parameter in used])
+        dist.all_reduce(flat)
+        for parameter, gradient in zip(used, flat / self.processes.world, strict=True):
+            _gradient(parameter).copy_(gradient)
+
+    def _apply(self, train: TrainConfig, number: int) -> Tensor:
+        factor = learning_rate_factor(number, steps=train.steps, warmup_steps=train.warmup_steps)
+        for group in self.optimiser.param_groups:
+            group["lr"] = train.learning_rate * factor
+        parameters = [p for p in self.model.parameters() if p.grad is not None]
+        self.scaler.unscale_(self.optimiser)
+        norm = torch.nn.utils.get_total_norm([_gradient(p) for p in parameters])
+        if train.clip_norm is not None:
+            torch.nn.utils.clip_grads_with_norm_(parameters, train.clip_norm, norm)
+        if self.scaler.is_enabled():
+            self.scaler.step(self.optimiser)
+            self.scaler.update()
+        else:
+            # The fused step skips itself where `found_inf` is set: no look at the value, no wait for the device.
+            vars(self.optimiser).update(grad_scale=None, found_inf=(~norm.isfinite()).float())
+            self.optimiser.step()
+        self.bad_steps += ~norm.isfinite()
+        return norm
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        precision = AUTOCAST.get(self.config.train.precision)
+        return torch.autocast(self.device.type, precision) if precision else nullcontext()
+
+
+def _gradient(of: Tensor) -> Tensor:
+    """The gradient of a tensor that has one."""
+    assert of.grad is not None
+    return of.grad
+
+
+def pick_device(name: str) -> torch.device:
+    """`auto` is CUDA where there is one. Raises UsageError for CUDA where there is none."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise UsageError(f"device {name}: no CUDA device here, use --device cpu (small models only)")
+    return torch.device(name)
