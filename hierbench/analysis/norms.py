@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from hierbench.analysis.groups import Embedded
+from hierbench.contracts import Geometry
 
 QUANTILES = (0.05, 0.5, 0.95)
 
@@ -17,6 +18,18 @@ def radii(embedded: Embedded) -> dict[str, np.ndarray]:
     return {
         name: embedded.geometry.radius(embedded.points(name), root=root).numpy() for name in embedded.groups
     }
+
+
+def unit_of(geometry: Geometry) -> tuple[str, str]:
+    """What a radius is, for an axis, and in which unit: the curvature that a geodesic's length stands against."""
+    if not geometry.has_origin:
+        return "chord to the empty caption", ""
+    curvature = geometry.describe().get("curvature")
+    if isinstance(curvature, float):
+        return "geodesic distance from the root", f"curvature −{curvature:.2g}"
+    if curvature is not None:
+        return "distance from the root", f"{len(list(curvature))} factors"
+    return "distance from the root", ""
 
 
 def summary(values: Mapping[str, np.ndarray]) -> list[dict[str, float | str | int]]:

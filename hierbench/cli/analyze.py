@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from hierbench.cli._shared import (
-    locations,
-    print_json,
-    print_listing,
-    print_text,
-    register,
-    run_folder,
-    say,
-    sub_app,
-)
+from hierbench.cli._asked import DATASET, Asked, Dataset, Form, Form_, Out, Several
+from hierbench.cli._shared import print_json, print_listing, print_text, run_folder, say, sub_app
 from hierbench.cli.options import (
     Adapter,
     BatchSize,
@@ -36,29 +27,13 @@ from hierbench.cli.options import (
     Protocol,
     ProtocolName,
     Workers,
-    out_option,
 )
 from hierbench.errors import UsageError
 
-if TYPE_CHECKING:
-    from hierbench.analysis.groups import Embedded
-    from hierbench.engine.session import Session
-
 app = sub_app("Look into a model's embeddings; writes CSV files and pictures.")
 
-Model = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A name, FAMILY:CHECKPOINT, or a checkpoint file.")
-]
-Out = Annotated[Path | None, out_option("runs/TIME-analyze")]
-Dataset = Annotated[str, typer.Option(metavar="NAME", help="Whose captions and images.")]
-
-DATASET = "miniature-chains"
 READ_OTHERWISE = ("miniature-chains", "miniature-things", "miniature")
 
-Several = Annotated[
-    list[str],
-    typer.Argument(metavar="MODEL", help="Names, FAMILY:CHECKPOINT, or checkpoint files."),
-]
 On = Annotated[
     list[str] | None,
     typer.Option(
@@ -78,26 +53,26 @@ class Centre(StrEnum):
 
 @app.command()
 def norms(
-    model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
+    models: Several, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
     adapter: Adapter = None, limit: Limit = None, device: Device = "auto", protocol: ProtocolName = Protocol.released,
     dtype: DtypeName = Dtype.auto, batch_size: BatchSize = None, workers: Workers = None, no_cache: NoCache = False,
-    offline: Offline = False, out: Out = None, as_json: Json = False,
+    offline: Offline = False, out: Out = None, form: Form_ = Form.png, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Distances from the root, by level of caption and for images."""
     asked = Asked.of(locals())
     from hierbench.analysis import reports
 
-    embedded = asked.embedded(model, asked.open())
+    found = asked.several(models, asked.open())
     out = run_folder(out, "{}-analyze")
-    _show(reports.norms(embedded, out, f"{model}, {dataset}"), out, as_json)
+    _show(reports.norms(found, out, dataset, form), out, as_json)
 
 
 @app.command()
 def uncertainty(
-    model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
+    models: Several, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
     adapter: Adapter = None, limit: Limit = None, device: Device = "auto", protocol: ProtocolName = Protocol.released,
     dtype: DtypeName = Dtype.auto, batch_size: BatchSize = None, workers: Workers = None, no_cache: NoCache = False,
-    offline: Offline = False, out: Out = None, as_json: Json = False,
+    offline: Offline = False, out: Out = None, form: Form_ = Form.png, as_json: Json = False,
 ) -> None:  # fmt: skip
     """UNCHA's uncertainty of each caption and image: high near the origin, low far out.
 
@@ -106,37 +81,40 @@ def uncertainty(
     asked = Asked.of(locals())
     from hierbench.analysis import reports
 
-    embedded = asked.embedded(model, asked.open())
+    found = asked.several(models, asked.open())
     out = run_folder(out, "{}-analyze")
-    rows = reports.uncertainties(embedded, out, f"{model}, {dataset}")
+    rows = reports.uncertainties(found, out, dataset, form)
     _show(rows, out, as_json)
-    if not rows[0]["trained"]:
-        say(f"{model} was not trained with this uncertainty: it is UNCHA's formula applied to its norms.")
+    untrained = dict.fromkeys(row["model"] for row in rows if not row["trained"])
+    if untrained:
+        say(
+            f"{', '.join(untrained)}: not trained with this uncertainty, it is UNCHA's formula applied to norms."
+        )
 
 
 @app.command()
 def horopca(
-    model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
+    models: Several, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
     adapter: Adapter = None, limit: Limit = None, device: Device = "auto", protocol: ProtocolName = Protocol.released,
     dtype: DtypeName = Dtype.auto, batch_size: BatchSize = None, workers: Workers = None, no_cache: NoCache = False,
-    offline: Offline = False, out: Out = None, as_json: Json = False,
+    offline: Offline = False, out: Out = None, form: Form_ = Form.png, as_json: Json = False,
     centre: Annotated[Centre, typer.Option(metavar="NAME", help="origin or mean.")] = Centre.origin,
 ) -> None:  # fmt: skip
     """A hyperbolic model's embeddings in the Poincaré disc."""
     asked = Asked.of(locals())
     from hierbench.analysis import reports
 
-    embedded = asked.embedded(model, asked.open())
+    found = asked.several(models, asked.open())
     out = run_folder(out, "{}-analyze")
-    _show(reports.horopca_plane(embedded, out, f"{model}, {dataset}", centre.value), out, as_json)
+    _show(reports.horopca_plane(found, out, dataset, centre.value, form), out, as_json)
 
 
 @app.command()
 def traversal(
-    model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
+    models: Several, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
     adapter: Adapter = None, limit: Limit = None, device: Device = "auto", protocol: ProtocolName = Protocol.released,
     dtype: DtypeName = Dtype.auto, batch_size: BatchSize = None, workers: Workers = None, no_cache: NoCache = False,
-    offline: Offline = False, out: Out = None, as_json: Json = False,
+    offline: Offline = False, out: Out = None, form: Form_ = Form.png, as_json: Json = False,
     image: Annotated[
         list[str] | None, typer.Option(metavar="ID|FILE", help="An image of the dataset, or a file of yours.")
     ] = None,
@@ -164,24 +142,25 @@ def traversal(
 
     opened = asked.open()
     chosen = image or [opened.images.ids[row] for row in spread(len(opened.images.ids), count)]
-    embedded = asked.embedded(model, with_own(opened, chosen, captions))
+    found = asked.several(models, with_own(opened, chosen, captions))
     out = run_folder(out, "{}-analyze")
-    rows = reports.traversals(embedded, out, chosen, steps=steps, within_cones=not all_captions)
+    rows = reports.traversals(found, out, chosen, steps=steps, within_cones=not all_captions)
     _show(rows, out, as_json)
-    outside = {row["image"] for row in rows if not row["within_cones"]}
-    if outside and embedded.geometry.has_cones and not all_captions:
-        say(
-            f"No caption's cone holds a point on the way from {len(outside)} of {len(chosen)} images to the root: "
-            "there the nearest captions are shown without regard to cones."
-        )
+    for model, embedded in found.items():
+        outside = {row["image"] for row in rows if row["model"] == model and not row["within_cones"]}
+        if outside and embedded.geometry.has_cones and not all_captions:
+            say(
+                f"{model}: no caption's cone holds a point on the way from {len(outside)} of {len(chosen)} images to "
+                "the root: there the nearest captions are shown without regard to cones."
+            )
 
 
 @app.command()
 def ambiguity(
-    model: Model, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
+    models: Several, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
     adapter: Adapter = None, limit: Limit = None, device: Device = "auto", protocol: ProtocolName = Protocol.released,
     dtype: DtypeName = Dtype.auto, batch_size: BatchSize = None, workers: Workers = None, no_cache: NoCache = False,
-    offline: Offline = False, out: Out = None, as_json: Json = False,
+    offline: Offline = False, out: Out = None, form: Form_ = Form.png, as_json: Json = False,
     similar_by: Annotated[
         str | None,
         typer.Option(
@@ -204,15 +183,14 @@ def ambiguity(
     opened = asked.open()
     if not isinstance(opened, CaptionChains):
         raise UsageError(f"--dataset {dataset} has no chains of captions: choose hierarcaps or {DATASET}")
-    embedded = asked.embedded(model, opened)
-    finder = asked.embedded(similar_by, opened) if similar_by else embedded
+    found = asked.several(models, opened)
+    finder = asked.embedded(similar_by, opened) if similar_by else None
     out = run_folder(out, "{}-analyze")
-    title = f"{model}, {dataset}; similar images by {similar_by or 'itself'}"
-    _show(
-        reports.ambiguities(embedded, opened, finder, out, title, ks=sorted(set(k or REMOVED)), pool=pool),
-        out,
-        as_json,
+    title = f"{dataset}; similar images by {similar_by or 'each model itself'}"
+    rows = reports.ambiguities(
+        found, opened, finder, out, title, ks=sorted(set(k or REMOVED)), pool=pool, form=form
     )
+    _show(rows, out, as_json)
 
 
 @app.command()
@@ -220,14 +198,14 @@ def geometry(
     models: Several, on: On = None, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
     adapter: Adapter = None, limit: Limit = None, device: Device = "auto", protocol: ProtocolName = Protocol.released,
     dtype: DtypeName = Dtype.auto, batch_size: BatchSize = None, workers: Workers = None, no_cache: NoCache = False,
-    offline: Offline = False, out: Out = None, as_json: Json = False,
+    offline: Offline = False, out: Out = None, form: Form_ = Form.png, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Whether a model's geometry does any work: where points lie, where depth is, what figures owe to radii.
 
     Of each dataset: how far out captions, classes and images lie against the curvature, how many cones are
     half-spaces, whether radius or direction tells the level, how tree-like distances are, and how the figure of its
     hierarchy, PEP or retrieval task changes with the radii equal, shuffled, or the space read as flat. Writes
-    geometry.json, with every interval and a verdict in words, and geometry.png.
+    geometry.json, with every interval and a verdict in words, and a picture.
     """
     asked = Asked.of({**locals(), "dataset": ""})
     from hierbench.analysis import reports
@@ -241,82 +219,12 @@ def geometry(
             found = session.embed(opened, task.requests(opened), task.spec.fit)
             looks[opened.name][model] = look(session.geometry, found, opened, task)
     out = run_folder(out, "{}-analyze")
-    documents = reports.geometries(looks, out, "Does the geometry do any work?")
+    documents = reports.geometries(looks, out, "Does the geometry do any work?", form)
     if as_json:
         print_json({"looks": documents, "folder": str(out)})
         return
     _show_geometries(looks)
     say(f"\nFiles in {out}")
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The options that every analysis has: whose embeddings, and how they are made."""
-
-    dataset: str
-    data: list[str] | None
-    data_dir: Path | None
-    manifest: list[Path] | None
-    adapter: list[Path] | None
-    limit: int | None
-    device: str
-    protocol: Protocol
-    dtype: Dtype
-    batch_size: int | None
-    workers: int | None
-    no_cache: bool
-    offline: bool
-
-    @classmethod
-    def of(cls, arguments: dict[str, Any]) -> Asked:
-        """From a command's arguments."""
-        return cls(**{field.name: arguments[field.name] for field in fields(cls)})
-
-    def open(self) -> Any:
-        """The dataset, or its first part; the user's own files are known from here on."""
-        from hierbench.data.readers import open_dataset
-
-        register(self.adapter, self.manifest)
-        where = locations(self.data, self.data_dir)
-        opened = open_dataset(self.dataset, where, protocol=self.protocol.value)
-        return opened if self.limit is None else opened.limited(self.limit)
-
-    def to_read_otherwise(self, name: str) -> tuple[Any, Any]:
-        """A dataset, opened, and its task `counterfactual/…`. Raises UsageError where it has none."""
-        from hierbench import registry
-        from hierbench.data.manifests import load_manifest
-
-        opened = replace(self, dataset=name).open()
-        if "counterfactual" not in load_manifest(name).tasks:
-            raise UsageError(
-                f"--on {name}: it has neither levels nor a task that can be read with other radii; its manifest would "
-                "name counterfactual in `tasks`"
-            )
-        return opened, registry.under(f"counterfactual/{name}", self.protocol.value)
-
-    def embedded(self, model: str, opened: Any) -> Embedded:
-        """A dataset's embeddings under a model, as the protocol has it."""
-        from hierbench.analysis.groups import gather
-        from hierbench.data.manifests import load_manifest
-
-        return gather(self.session(model), opened, load_manifest(self.dataset).fit)
-
-    def session(self, model: str) -> Session:
-        """A model as the protocol has it, ready to embed."""
-        from hierbench.engine.session import Session
-        from hierbench.progress import choose
-
-        return Session.open(
-            model,
-            protocol=self.protocol.value,
-            device=self.device,
-            dtype=self.dtype.to_measure,
-            offline=self.offline,
-            cache=not self.no_cache,
-            batch_size=self.batch_size,
-            workers=self.workers,
-            progress=choose(),
-        )
 
 
 def _show_geometries(looks: dict[str, dict[str, Any]]) -> None:

@@ -104,7 +104,7 @@ def test_files(tmp_path):
     dataset = open_dataset("miniature-chains", Locations()).limited(30)
     embedded = gather(Session(load_model("random"), workers=0), dataset, Fit.SQUEEZE)
     finder = gather(Session(load_model("random:sphere"), workers=0), dataset, Fit.SQUEEZE)
-    rows = reports.ambiguities(embedded, dataset, finder, tmp_path, "title", ks=(0, 5), pool=3)
+    rows = reports.ambiguities({"m": embedded}, dataset, finder, tmp_path, "title", ks=(0, 5), pool=3)
     assert [(row["figure"], row["at"]) for row in rows] == [
         ("precision", "k=0"), ("precision", "k=5"), ("recall", "k=0"), ("recall", "k=5"),
         *(("recall@1", f"level {level}") for level in (1, 2, 3, 4)),
@@ -125,7 +125,7 @@ def test_files(tmp_path):
     assert similar[0]["similar"] == dataset.images.ids[expected[0, 0]]
     assert (tmp_path / "ambiguity.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(UsageError, match="there are 29 others at most"):
-        reports.ambiguities(embedded, dataset, finder, tmp_path, "title", ks=(0, 30))
+        reports.ambiguities({"m": embedded}, dataset, finder, tmp_path, "title", ks=(0, 30))
 
 
 def test_the_command(capsys, tmp_path):

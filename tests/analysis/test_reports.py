@@ -89,7 +89,7 @@ def test_uncertainty_falls_with_the_norm():
 
 
 def test_norms_and_uncertainties_as_files(embedded, tmp_path):
-    rows = reports.norms(embedded, tmp_path, "title")
+    rows = reports.norms({"m": embedded}, tmp_path, "title")
     assert [row["group"] for row in rows] == list(embedded.groups)
     items = table(tmp_path / "norms.csv")
     assert len(items) == sum(row["n"] for row in rows)
@@ -97,22 +97,23 @@ def test_norms_and_uncertainties_as_files(embedded, tmp_path):
     assert radius["images", embedded.groups["images"].labels[7]] == pytest.approx(
         float(radii(embedded)["images"][7])
     )
-    reports.uncertainties(embedded, tmp_path, "title")
+    reports.uncertainties({"m": embedded}, tmp_path, "title")
     assert len(table(tmp_path / "uncertainty.csv")) == len(items)
     assert is_png(tmp_path / "norms.png")
     assert is_png(tmp_path / "uncertainty.png")
 
 
 def test_horopca_as_files(embedded, tmp_path, chains):
-    (row,) = reports.horopca_plane(embedded, tmp_path, "title")
+    (row,) = reports.horopca_plane({"m": embedded}, tmp_path, "title")
     places = table(tmp_path / "horopca.csv")
     assert len(places) == row["n"]
     assert 0 < row["by_one_direction"] < row["variance_kept"] <= 1
     assert all(float(item["x"]) ** 2 + float(item["y"]) ** 2 < 1 for item in places)
     assert is_png(tmp_path / "horopca.png")
     flat = gather(Session(load_model("random:sphere"), workers=0), chains, Fit.CROP)
-    with pytest.raises(UsageError, match="for hyperbolic models"):
-        reports.horopca_plane(flat, tmp_path, "title")
+    with pytest.raises(UsageError, match="the geometry of flat is 'sphere'"):
+        reports.horopca_plane({"m": embedded, "flat": flat}, tmp_path / "none", "title")
+    assert not (tmp_path / "none").exists()
 
 
 def test_horopca_sees_curvature(tmp_path):
@@ -121,26 +122,27 @@ def test_horopca_sees_curvature(tmp_path):
     pictures = []
     for curvature in (1.0, 0.25):
         group = Group(tuple("abcdefghijkl"), tangents / curvature**0.5)
-        reports.horopca_plane(Embedded(Lorentz(curvature), {"g": group}, torch.zeros(4)), tmp_path, "title")
+        found = Embedded(Lorentz(curvature), {"g": group}, torch.zeros(4))
+        reports.horopca_plane({"m": found}, tmp_path, "title")
         pictures.append([(float(row["x"]), float(row["y"])) for row in table(tmp_path / "horopca.csv")])
     np.testing.assert_allclose(pictures[0], pictures[1], atol=1e-6)
 
 
 def test_traversals_as_rows(embedded, tmp_path):
     image = embedded.groups["images"].labels[0]
-    rows = reports.traversals(embedded, tmp_path, [image], within_cones=False)
+    rows = reports.traversals({"m": embedded}, tmp_path, [image], within_cones=False)
     assert rows[-1]["caption"] == "[ROOT]"
     assert {row["image"] for row in rows} == {image}
     assert [row["step"] for row in rows] == sorted(row["step"] for row in rows)
     assert [row["caption"] for row in table(tmp_path / "traversal.csv")] == [row["caption"] for row in rows]
     with pytest.raises(UsageError, match="no image 'nothing'"):
-        reports.traversals(embedded, tmp_path, ["nothing"])
+        reports.traversals({"m": embedded}, tmp_path, ["nothing"])
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(embedded, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="choose another folder"):
-        reports.norms(embedded, tmp_path / "file", "title")
+        reports.norms({"m": embedded}, tmp_path / "file", "title")
 
 
 def test_own_images_and_captions(chains, tmp_path):

@@ -129,7 +129,7 @@ def test_uncertainty_says_where_a_model_was_not_trained_with_it(hierbench, tmp_p
     done = hierbench("analyze", "uncertainty", "random", "-o", "out", *SOME)
     assert done.status == 0, done.err
     assert {row["trained"] for row in json.loads(done.out)["rows"]} == {False}
-    assert "random was not trained with this uncertainty" in done.err
+    assert "random: not trained with this uncertainty" in done.err
     assert "uncertainty (the model was not trained with it)" in rows(tmp_path / "out" / "uncertainty.csv")[0]
     done = hierbench("analyze", "uncertainty", "random:sphere", "-o", "out", *SOME)
     assert done.status == 2
@@ -137,7 +137,7 @@ def test_uncertainty_says_where_a_model_was_not_trained_with_it(hierbench, tmp_p
     done = hierbench("analyze", "uncertainty", "miniature-uncha", "-o", "out", *SOME)
     assert done.status == 0, done.err
     assert {row["trained"] for row in json.loads(done.out)["rows"]} == {True}
-    assert set(rows(tmp_path / "out" / "uncertainty.csv")[0]) == {"group", "item", "uncertainty"}
+    assert set(rows(tmp_path / "out" / "uncertainty.csv")[0]) == {"model", "group", "item", "uncertainty"}
 
 
 def test_where_no_cone_holds_the_way_the_nearest_captions_are_met(hierbench):

@@ -332,7 +332,10 @@ OPTIONS = [
     "leaderboard submit runs/whole random -o bundle --card card.yaml --against filed --json",
     "leaderboard verify bundle --against filed --json",
     "leaderboard add bundle -o filed --replace --json",
-    *(f"analyze {what} mymodel {ANALYZE}" for what in ("norms", "uncertainty", "horopca --centre origin")),
+    *(
+        f"analyze {what} mymodel {ANALYZE} --format svg"
+        for what in ("norms", "uncertainty", "horopca --centre origin")
+    ),
     f"analyze geometry mymodel random {EMBED} {DATA} --on miniature-chains --limit 12 --json -o looked",
     f"analyze traversal mymodel {ANALYZE} --image photo.jpg --captions captions.txt --steps 5 --all-captions -n 2",
     f"analyze ambiguity mymodel {ANALYZE} --similar-by random --k 0 --k 2 --pool 2",

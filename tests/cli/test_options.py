@@ -17,6 +17,7 @@ TAKEN = {
     "--device": "run; train; reproduce; errata; analyze *; clean hierarcaps; clean miniature; clean report",
     "--protocol": "run; analyze *; clean report; data export",
     "--offline": "run; errata; analyze *; clean report",
+    "--format": "analyze *; leaderboard show; data export",
     "--limit": "run; reproduce; errata; analyze *; clean hierarcaps",
     "--json": "run; reproduce; models; tasks; datasets; errata; doctor; data prepare; data verify; data show; "
     "data grit-check; clean hierarcaps; clean miniature; clean report; leaderboard show; leaderboard build; "
