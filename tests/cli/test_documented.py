@@ -288,7 +288,7 @@ EMBED = (
     "--protocol corrected --adapter mymodel.py"
 )
 DATA = "--data coco=data/coco --data-dir data --manifest mine.yaml"
-ANALYZE = f"{EMBED} {DATA} --dataset miniature-chains --limit 12 --json -o looked"
+ANALYZE = f"{EMBED} {DATA} --dataset miniature-chains --limit 12 --format svg --json -o looked"
 ROLES = (
     "--backend adapter --verifier random --embedder random --reranker random --adapter mymodel.py --device cpu "
     "--no-probe --dtype float32 --json"
@@ -336,7 +336,7 @@ OPTIONS = [
         f"analyze {what} mymodel {ANALYZE} --format svg"
         for what in ("norms", "uncertainty", "horopca --centre origin")
     ),
-    f"analyze geometry mymodel random {EMBED} {DATA} --on miniature-chains --limit 12 --json -o looked",
+    f"analyze geometry mymodel random {EMBED} {DATA} --on miniature-chains --limit 12 --format svg --json -o looked",
     f"analyze traversal mymodel {ANALYZE} --image photo.jpg --captions captions.txt --steps 5 --all-captions -n 2",
     f"analyze ambiguity mymodel {ANALYZE} --similar-by random --k 0 --k 2 --pool 2",
     "data prepare mine --from mine -o made --workers 0 --force --manifest mine.yaml --json",
