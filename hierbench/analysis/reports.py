@@ -15,6 +15,8 @@ from torch import Tensor
 from hierbench.analysis import ambiguity, horopca
 from hierbench.analysis.figures import groups as pictures
 from hierbench.analysis.figures import intervals
+from hierbench.analysis.figures.traversal import ROOT, Strip, Way
+from hierbench.analysis.figures.traversal import traversals as draw_traversals
 from hierbench.analysis.files import save_figure, save_json, save_rows
 from hierbench.analysis.geometry import Look
 from hierbench.analysis.geometry_words import document
@@ -22,12 +24,15 @@ from hierbench.analysis.groups import IMAGES, Embedded, stacked
 from hierbench.analysis.norms import radii, summary, unit_of
 from hierbench.analysis.traversal import STEPS, traverse
 from hierbench.analysis.uncertainty import TRAINED, UNTRAINED, uncertainty
-from hierbench.contracts import Estimate
+from hierbench.contracts import Estimate, ImageSource
 from hierbench.data.datasets import CaptionChains
+from hierbench.data.images import decode
 from hierbench.errors import UsageError
 
 Rows = list[dict[str, Any]]
 Models = Mapping[str, Embedded]
+
+DRAWN = 12  # images of a traversal that fit a page
 
 
 def norms(models: Models, out: Path, title: str, form: str = "png") -> Rows:
@@ -117,22 +122,50 @@ def horopca_plane(models: Models, out: Path, title: str, centre: str = "origin",
 
 
 def traversals(
-    models: Models, out: Path, image_ids: Sequence[str], *, steps: int = STEPS, within_cones: bool = True
+    models: Models,
+    source: ImageSource,
+    out: Path,
+    image_ids: Sequence[str],
+    *,
+    steps: int = STEPS,
+    within_cones: bool = True,
+    form: str = "png",
 ) -> Rows:
-    """traversal.csv and its rows (model, image, step, caption, within_cones): what is met from each image to the root.
+    """traversal.csv, its rows (model, image, step, caption, within_cones) and picture: what is met to the root.
 
-    `within_cones`: only captions whose cone holds the point are met. Where the way leaves no caption then, as with
-    models whose cones are narrower than the angles between captions and images, the nearest captions are met without
-    regard to cones, and the row says so. Raises UsageError for an image that was not embedded.
+    `source` has the images. `within_cones`: only captions whose cone holds the point are met. Where the way leaves no
+    caption then, as with models whose cones are narrower than the angles between captions and images, the nearest
+    captions are met without regard to cones, and the row says so. The first `DRAWN` images are drawn. Raises UsageError
+    for an image that was not embedded, DataError for one that cannot be read.
     """
     rows = [
         {"model": model, **row}
         for model, embedded in models.items()
         for row in _met(embedded, image_ids, steps, within_cones)
     ]
+    strips = [
+        Strip(
+            image_id,
+            decode(source.read(image_id), image_id),
+            _ways(models, rows, image_id, steps, within_cones),
+        )
+        for image_id in dict.fromkeys(image_ids[:DRAWN])
+    ]
+    figure = draw_traversals(strips)
     header = ("model", "image", "step", "caption", "within_cones")
     save_rows(out / "traversal.csv", header, (row.values() for row in rows))
+    save_figure(figure, out, "traversal", form)
     return rows
+
+
+def _ways(models: Models, rows: Rows, image_id: str, steps: int, within_cones: bool) -> list[Way]:
+    ways = []
+    for model, embedded in models.items():
+        met = [row for row in rows if (row["model"], row["image"]) == (model, image_id)]
+        beside = within_cones and embedded.geometry.has_cones and not met[0]["within_cones"]
+        note = "no cone holds the way: nearest captions, whatever their cones" if beside else ""
+        ways.append(Way(model, [(row["caption"], row["step"] / (steps - 1)) for row in met], note))
+    return ways
 
 
 def _met(embedded: Embedded, image_ids: Sequence[str], steps: int, within_cones: bool) -> Rows:
@@ -161,7 +194,7 @@ def _met(embedded: Embedded, image_ids: Sequence[str], steps: int, within_cones:
             {
                 "image": image_id,
                 "step": stop.step,
-                "caption": "[ROOT]" if stop.caption is None else names[stop.caption],
+                "caption": ROOT if stop.caption is None else names[stop.caption],
                 "within_cones": held,
             }
             for stop in stops

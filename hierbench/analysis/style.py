@@ -29,6 +29,7 @@ COLUMN, TEXT = 3.3, 6.9
 SMALL, NORMAL = 6.5, 7.5  # points
 POINTS = 72  # to the inch
 DPI = 300
+HINTED = 1.04  # letters that a rasteriser fits to its pixels are so much wider at most
 FAMILY = "DejaVu Sans"  # comes with matplotlib: the same letters on every machine
 GREY, DARK, LIGHT = "#767676", "#333333", "#dddddd"
 
@@ -85,6 +86,7 @@ SETTINGS: Mapping[str, Any] = {
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
     "svg.hashsalt": "hierbench",
+    "image.composite_image": False,  # each picture in a vector file stays a picture
 }
 
 P = ParamSpec("P")
@@ -199,7 +201,7 @@ def text_width(text: str, size: float = SMALL) -> float:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")
         font = FontProperties(family=FAMILY, size=size)
-        return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0])
+        return HINTED * float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0])
 
 
 def shortened(text: str, width: float, size: float = SMALL) -> str:

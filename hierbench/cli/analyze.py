@@ -142,10 +142,15 @@ def traversal(
 
     opened = asked.open()
     chosen = image or [opened.images.ids[row] for row in spread(len(opened.images.ids), count)]
-    found = asked.several(models, with_own(opened, chosen, captions))
+    own = with_own(opened, chosen, captions)
+    found = asked.several(models, own)
     out = run_folder(out, "{}-analyze")
-    rows = reports.traversals(found, out, chosen, steps=steps, within_cones=not all_captions)
+    rows = reports.traversals(
+        found, own.images, out, chosen, steps=steps, within_cones=not all_captions, form=form
+    )
     _show(rows, out, as_json)
+    if len(set(chosen)) > reports.DRAWN:
+        say(f"The picture has the first {reports.DRAWN} of {len(set(chosen))} images; traversal.csv has all.")
     for model, embedded in found.items():
         outside = {row["image"] for row in rows if row["model"] == model and not row["within_cones"]}
         if outside and embedded.geometry.has_cones and not all_captions:

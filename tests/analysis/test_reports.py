@@ -1,14 +1,19 @@
 """Groups, radii, uncertainty, and the files of each analysis, from Python and from the command line."""
 
 import csv
+import itertools
 import json
 import math
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 import torch
+from matplotlib.patches import Rectangle
+from PIL import Image
 
 from hierbench.analysis import reports
+from hierbench.analysis.figures import traversal
 from hierbench.analysis.groups import Embedded, Group, gather, with_own
 from hierbench.analysis.norms import radii, summary
 from hierbench.analysis.uncertainty import uncertainty
@@ -128,15 +133,55 @@ def test_horopca_sees_curvature(tmp_path):
     np.testing.assert_allclose(pictures[0], pictures[1], atol=1e-6)
 
 
-def test_traversals_as_rows(embedded, tmp_path):
+def test_traversals_as_rows(embedded, chains, tmp_path):
     image = embedded.groups["images"].labels[0]
-    rows = reports.traversals({"m": embedded}, tmp_path, [image], within_cones=False)
+    rows = reports.traversals({"m": embedded}, chains.images, tmp_path, [image], within_cones=False)
     assert rows[-1]["caption"] == "[ROOT]"
     assert {row["image"] for row in rows} == {image}
     assert [row["step"] for row in rows] == sorted(row["step"] for row in rows)
     assert [row["caption"] for row in table(tmp_path / "traversal.csv")] == [row["caption"] for row in rows]
     with pytest.raises(UsageError, match="no image 'nothing'"):
-        reports.traversals({"m": embedded}, tmp_path, ["nothing"])
+        reports.traversals({"m": embedded}, chains.images, tmp_path, ["nothing"])
+
+
+@pytest.mark.parametrize("form", ["png", "pdf", "svg"])
+def test_traversals_are_drawn_the_same_twice(embedded, chains, tmp_path, form):
+    """Every caption that is met stands in the picture, and the image; models stand below each other."""
+    models = {"one": embedded, "$another$": embedded}
+    ids = list(embedded.groups["images"].labels[:2])
+    for folder in ("a", "b"):
+        rows = reports.traversals(
+            models, chains.images, tmp_path / folder, ids, within_cones=False, form=form
+        )
+    first, second = ((tmp_path / folder / f"traversal.{form}").read_bytes() for folder in ("a", "b"))
+    assert first == second
+    if form == "svg":
+        root = ElementTree.fromstring(first.decode("utf-8"))
+        words = [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
+        for row in rows:
+            assert any(word and row["caption"].startswith(word) for word in words), row["caption"]
+        assert words.count("[ROOT]") == 4
+        assert words.count("one") == words.count("$another$") == 2
+        assert len(list(root.iter("{http://www.w3.org/2000/svg}image"))) == 2
+
+
+def test_captions_of_any_kind_fit_their_strip():
+    """Boxes stay within the strip and apart; the bar has each caption for its part of the way."""
+    met = [("word " * 60, 0.0), ("x" * 400, 0.2), ("$", 0.4), ("", 0.6), ("[ROOT]", 0.8)]
+    way = traversal.Way("m", met)
+    boxes = list(traversal._boxes(way, 0, 0, 300))
+    assert len(boxes) == 5
+    assert all(box.x >= 0 and box.x + box.width <= 300 for box in boxes)
+    for one, other in itertools.combinations(boxes, 2):
+        beside = one.x + one.width < other.x or other.x + other.width < one.x
+        assert beside or one.y - one.height >= other.y or other.y - other.height >= one.y
+    strip = traversal.Strip("image", Image.new("L", (10, 300)), [way, traversal.Way("n", [])])
+    bars = [
+        patch for patch in traversal.traversals([strip]).axes[0].patches
+        if isinstance(patch, Rectangle) and patch.get_facecolor()[3]
+    ]  # fmt: skip
+    whole = sum(bar.get_width() for bar in bars)
+    assert [bar.get_width() / whole for bar in bars] == pytest.approx([0.2] * 5)
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(embedded, tmp_path):
@@ -182,7 +227,7 @@ def test_the_commands(capsys, tmp_path):
         "norms": ["norms.csv", "norms.png"],
         "uncertainty": ["uncertainty.csv", "uncertainty.png"],
         "horopca": ["horopca.csv", "horopca.png"],
-        "traversal": ["traversal.csv"],
+        "traversal": ["traversal.csv", "traversal.png"],
     }.items():
         out = tmp_path / command
         document = run(capsys, command, "random", "--out", str(out))
