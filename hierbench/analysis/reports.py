@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hierbench.analysis import ambiguity, horopca
+from hierbench.analysis import ambiguity, entailment, horopca
 from hierbench.analysis.figures import groups as pictures
 from hierbench.analysis.figures import intervals
+from hierbench.analysis.figures.entailment import entailment as draw_entailment
 from hierbench.analysis.figures.traversal import ROOT, Strip, Way
 from hierbench.analysis.figures.traversal import traversals as draw_traversals
 from hierbench.analysis.files import save_figure, save_json, save_rows
@@ -24,7 +25,7 @@ from hierbench.analysis.groups import IMAGES, Embedded, stacked
 from hierbench.analysis.norms import radii, summary, unit_of
 from hierbench.analysis.traversal import STEPS, traverse
 from hierbench.analysis.uncertainty import TRAINED, UNTRAINED, uncertainty
-from hierbench.contracts import Estimate, ImageSource
+from hierbench.contracts import Estimate, ImageSource, Scores, Task
 from hierbench.data.datasets import CaptionChains
 from hierbench.data.images import decode
 from hierbench.errors import UsageError
@@ -261,6 +262,18 @@ def geometries(
     save_json(out / "geometry.json", {"title": title, "looks": documents})
     save_figure(figure, out, "geometry", form)
     return documents
+
+
+def entailments(scored: Mapping[str, tuple[Task, Scores]], out: Path, title: str, form: str = "png") -> Rows:
+    """entailment.csv, .json and picture from model -> (PEP task, its scores); a row a model and level, in percent."""
+    found = {model: entailment.separation(task, scores) for model, (task, scores) in scored.items()}
+    rows = [row for model, one in found.items() for row in entailment.rows(model, one)]
+    documents = [entailment.document(model, one) for model, one in found.items()]
+    figure = draw_entailment(found, title)
+    save_rows(out / "entailment.csv", list(rows[0]), (row.values() for row in rows))
+    save_json(out / "entailment.json", {"title": title, "models": documents})
+    save_figure(figure, out, "entailment", form)
+    return rows
 
 
 def _row(

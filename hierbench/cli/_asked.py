@@ -85,6 +85,27 @@ class Asked:
             )
         return opened, registry.under(f"counterfactual/{name}", self.protocol.value)
 
+    def scored(self, models: Sequence[str], kinds: Sequence[str], what: str) -> dict[str, tuple[Any, Any]]:
+        """Model -> (task, its scores): of the first of some protocols that the dataset has. Raises UsageError."""
+        from hierbench import registry
+        from hierbench.analysis.entailment import applicable
+        from hierbench.data.manifests import all_manifests, load_manifest
+
+        opened = self.open()
+        manifest = load_manifest(self.dataset)
+        kind = next((kind for kind in kinds if kind in manifest.tasks), None)
+        if kind is None:
+            others = [name for name, one in all_manifests().items() if set(kinds) & set(one.tasks)]
+            raise UsageError(f"--dataset {self.dataset} has no {what}: choose {', '.join(sorted(others))}")
+        tasks = [registry.under(task, self.protocol.value) for task in registry.protocols()[kind](manifest)]
+        found = {}
+        for model in dict.fromkeys(models):
+            session = self.session(model)
+            task = applicable(tasks, session.geometry, model)
+            embeddings = session.embed(opened, task.requests(opened), task.spec.fit)
+            found[model] = task, task.score(session.geometry, embeddings, opened)
+        return found
+
     def several(self, models: Sequence[str], opened: Any) -> dict[str, Embedded]:
         """A dataset's embeddings under each of several models, each named once."""
         return {model: self.embedded(model, opened) for model in dict.fromkeys(models)}

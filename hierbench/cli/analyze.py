@@ -199,6 +199,43 @@ def ambiguity(
 
 
 @app.command()
+def entailment(
+    models: Several, dataset: Dataset = DATASET, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
+    adapter: Adapter = None, limit: Limit = None, device: Device = "auto", protocol: ProtocolName = Protocol.released,
+    dtype: DtypeName = Dtype.auto, batch_size: BatchSize = None, workers: Workers = None, no_cache: NoCache = False,
+    offline: Offline = False, out: Out = None, form: Form_ = Form.png, as_json: Json = False,
+) -> None:  # fmt: skip
+    """Entailment scores of true and false pairs: distributions, ROC and precision-recall by level of caption.
+
+    The pairs and scores are PEP's: each level's captions with their images against a pool of captions with all images.
+    Models without cones are seen from the empty caption, as in PEP radial. Writes entailment.csv, entailment.json (with
+    curves and histograms) and a picture; says where so many scores tie that AUC and AP say little.
+    """
+    asked = Asked.of(locals())
+    from hierbench.analysis import reports
+
+    found = asked.scored(models, ("pep-v2", "pep-uncleaned"), "pairs of captions and images to tell apart")
+    out = run_folder(out, "{}-analyze")
+    rows = reports.entailments(found, out, dataset, form)
+    if as_json:
+        print_json({"rows": rows, "folder": str(out)})
+        return
+    shown = [
+        {
+            "model": row["model"], "group": row["group"], "positives": row["positives"],
+            **{name.upper(): _bounded(row, name) for name in ("auc", "ap")},
+            "score 0,\npos. %": f"{row['zero_positives']:.1f}", "score 0,\nneg. %": f"{row['zero_negatives']:.1f}",
+            "ties\n%": f"{row['tied']:.1f}",
+        }
+        for row in rows
+    ]  # fmt: skip
+    print_listing(shown, list(shown[0]))
+    for model, why in {row["model"]: row["degenerate"] for row in rows if row["degenerate"]}.items():
+        print_text(f"{model}: {why}: its AUC and AP say little.")
+    say(f"\nFiles in {out}")
+
+
+@app.command()
 def geometry(
     models: Several, on: On = None, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
     adapter: Adapter = None, limit: Limit = None, device: Device = "auto", protocol: ProtocolName = Protocol.released,
@@ -230,6 +267,12 @@ def geometry(
         return
     _show_geometries(looks)
     say(f"\nFiles in {out}")
+
+
+def _bounded(row: dict[str, Any], name: str) -> str:
+    """A figure in percent with its interval."""
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return f"{row[name]:.1f}" + ("" if low is None or high is None else f" [{low:.1f}, {high:.1f}]")
 
 
 def _show_geometries(looks: dict[str, dict[str, Any]]) -> None:

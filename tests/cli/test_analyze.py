@@ -191,3 +191,53 @@ def test_a_report_on_what_is_not_there_is_one_line(hierbench, tmp_path, words, s
     assert done.err.count("\n") == 1
     assert says in done.err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ("entailment", "random", "--dataset", "miniature"),
+            "choose hierarcaps, hierarcaps-clean, miniature-chains",
+        ),
+        (("entailment", "nobody"), "nobody"),
+        (("entailment", "random", "--format", "gif"), "'gif' is not one of 'png', 'pdf', 'svg'"),
+        (("norms", "random", "nobody"), "nobody"),
+        (("horopca", "random", "random:sphere"), "the geometry of random:sphere is 'sphere'"),
+        (("uncertainty", "random", "random:sphere"), "random:sphere: uncertainty goes by the norm"),
+    ],
+)
+def test_what_cannot_be_drawn_is_one_line(hierbench, tmp_path, words, says):
+    done = hierbench("analyze", *words, "-o", "out", *SOME)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.count("\n") == 1
+    assert says in done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_entailment_on_the_screen(hierbench, tmp_path):
+    """What is printed is what the PEP task records of the same items, in percent."""
+    done = hierbench(
+        "analyze", "entailment", "miniature-argent", "--limit", 30, "--device", "cpu", "-o", "out"
+    )
+    assert done.status == 0, done.err
+    ran = hierbench(
+        "run",
+        "miniature-argent",
+        "--task",
+        "pep-v2/miniature",
+        "--limit",
+        30,
+        "--device",
+        "cpu",
+        "--out",
+        "run",
+    )
+    assert ran.status == 0, ran.err
+    (path,) = (tmp_path / "run" / "results").rglob("pep-v2*.json")
+    figures = json.loads(path.read_text())["metrics"]
+    found = {row["group"]: row for row in rows(tmp_path / "out" / "entailment.csv")}
+    for group, suffix in (("all", ""), ("level 1", "_l1_image"), ("level 4", "_l4_image")):
+        for name in ("auc", "ap"):
+            assert float(found[group][name]) == pytest.approx(100 * figures[name + suffix]["value"])
+    assert f"{100 * figures['auc']['value']:.1f}" in done.out

@@ -334,7 +334,7 @@ OPTIONS = [
     "leaderboard add bundle -o filed --replace --json",
     *(
         f"analyze {what} mymodel {ANALYZE} --format svg"
-        for what in ("norms", "uncertainty", "horopca --centre origin")
+        for what in ("norms", "uncertainty", "horopca --centre origin", "entailment")
     ),
     f"analyze geometry mymodel random {EMBED} {DATA} --on miniature-chains --limit 12 --format svg --json -o looked",
     f"analyze traversal mymodel {ANALYZE} --image photo.jpg --captions captions.txt --steps 5 --all-captions -n 2",
