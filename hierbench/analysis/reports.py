@@ -6,15 +6,18 @@ Most take several models, name -> embeddings of one dataset, and draw them side 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from hierbench.analysis import ambiguity, entailment, horopca
+from hierbench.analysis import ambiguity, entailment, horopca, tree_errors
+from hierbench.analysis.confusion import Node
 from hierbench.analysis.figures import groups as pictures
 from hierbench.analysis.figures import intervals
+from hierbench.analysis.figures.confusion import confusion as draw_confusion
 from hierbench.analysis.figures.entailment import entailment as draw_entailment
 from hierbench.analysis.figures.traversal import ROOT, Strip, Way
 from hierbench.analysis.figures.traversal import traversals as draw_traversals
@@ -29,6 +32,7 @@ from hierbench.contracts import Estimate, ImageSource, Scores, Task
 from hierbench.data.datasets import CaptionChains
 from hierbench.data.images import decode
 from hierbench.errors import UsageError
+from hierbench.taxonomy import Taxonomy
 
 Rows = list[dict[str, Any]]
 Models = Mapping[str, Embedded]
@@ -273,6 +277,30 @@ def entailments(scored: Mapping[str, tuple[Task, Scores]], out: Path, title: str
     save_rows(out / "entailment.csv", list(rows[0]), (row.values() for row in rows))
     save_json(out / "entailment.json", {"title": title, "models": documents})
     save_figure(figure, out, "entailment", form)
+    return rows
+
+
+def confusions(
+    scored: Mapping[str, tuple[Task, Scores]],
+    tree: Taxonomy,
+    out: Path,
+    title: str,
+    count: int = 3,
+    form: str = "png",
+) -> Rows:
+    """confusion.csv (every node of the tree), confusion.json and picture; a row a model with its `count` worst.
+
+    `scored`: model -> (hierarchy task, its scores), `tree` the one of its classes. Raises MetricError.
+    """
+    found = {model: tree_errors.tree_errors(task, scores, tree) for model, (task, scores) in scored.items()}
+    rows = [tree_errors.row(model, one, count) for model, one in found.items()]
+    figure = draw_confusion(found, title)
+    header = [field.name for field in fields(Node)]
+    nodes = ((model, *astuple(node)) for model, one in found.items() for node in one.nodes)
+    save_rows(out / "confusion.csv", ("model", *header), nodes)
+    models = [tree_errors.document(model, one, count) for model, one in found.items()]
+    save_json(out / "confusion.json", {"title": title, "models": models})
+    save_figure(figure, out, "confusion", form)
     return rows
 
 

@@ -106,6 +106,12 @@ class Asked:
             found[model] = task, task.score(session.geometry, embeddings, opened)
         return found
 
+    def tree(self) -> Any:
+        """The tree of the dataset's classes. Raises DataError where there is none."""
+        from hierbench.data.manifests import load_manifest
+
+        return load_manifest(self.dataset).tree()
+
     def several(self, models: Sequence[str], opened: Any) -> dict[str, Embedded]:
         """A dataset's embeddings under each of several models, each named once."""
         return {model: self.embedded(model, opened) for model in dict.fromkeys(models)}

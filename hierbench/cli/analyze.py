@@ -236,6 +236,33 @@ def entailment(
 
 
 @app.command()
+def confusion(
+    models: Several, dataset: Dataset = "miniature-things", data: Data = None, data_dir: DataDir = None,
+    manifest: Manifest = None, adapter: Adapter = None, limit: Limit = None, device: Device = "auto",
+    protocol: ProtocolName = Protocol.released, dtype: DtypeName = Dtype.auto, batch_size: BatchSize = None,
+    workers: Workers = None, no_cache: NoCache = False, offline: Offline = False, out: Out = None,
+    form: Form_ = Form.png, as_json: Json = False, count: Count = 3,
+) -> None:  # fmt: skip
+    """Errors over the class tree: how far off they are, at which nodes they part, which classes are confused.
+
+    The predictions are those of the dataset's hierarchy task. Writes confusion.csv (each node with its images, those
+    right, those predicted within it, and the errors that part there), confusion.json with every pair of confused
+    classes, and a picture: which branches are taken for which, with at most 24 branches, and how far off.
+    """
+    asked = Asked.of(locals())
+    from hierbench.analysis import reports
+
+    found = asked.scored(models, ("hierarchy",), "tree of its classes")
+    out = run_folder(out, "{}-analyze")
+    rows = reports.confusions(found, asked.tree(), out, dataset, count, form)
+    if as_json:
+        print_json({"rows": rows, "folder": str(out)})
+        return
+    _show_confusions(rows)
+    say(f"\nFiles in {out}")
+
+
+@app.command()
 def geometry(
     models: Several, on: On = None, data: Data = None, data_dir: DataDir = None, manifest: Manifest = None,
     adapter: Adapter = None, limit: Limit = None, device: Device = "auto", protocol: ProtocolName = Protocol.released,
@@ -267,6 +294,34 @@ def geometry(
         return
     _show_geometries(looks)
     say(f"\nFiles in {out}")
+
+
+def _show_confusions(rows: list[dict[str, Any]]) -> None:
+    """A row a model, then the classes that each confuses most."""
+    shown = [
+        {
+            "model": row["model"], "images": row["images"], "right %": f"{row['right']:.1f}",
+            "edges off": f"{row['edges']:.2f}",
+            "of errors": "" if row["edges_of_errors"] is None else f"{row['edges_of_errors']:.2f}",
+            "errors part at": ", ".join(f"{node['name']} {node['share']:.0f} %" for node in row["parting"]) or "–",
+        }
+        for row in rows
+    ]  # fmt: skip
+    print_listing(shown, list(shown[0]))
+    pairs = [
+        {
+            "model": row["model"], "true": one["true_name"], "taken for": one["predicted_name"],
+            "images": one["images"], "of its class %": f"{100 * one['share']:.0f}", "edges": one["edges"],
+        }
+        for row in rows
+        for one in row["confusions"]
+    ]  # fmt: skip
+    if pairs:
+        print()
+        print_listing(pairs, list(pairs[0]))
+    for row in rows:
+        if row["degenerate"]:
+            print_text(f"{row['model']}: {row['degenerate']}: this says little about it.")
 
 
 def _bounded(row: dict[str, Any], name: str) -> str:

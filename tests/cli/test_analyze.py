@@ -201,6 +201,11 @@ def test_a_report_on_what_is_not_there_is_one_line(hierbench, tmp_path, words, s
             "choose hierarcaps, hierarcaps-clean, miniature-chains",
         ),
         (("entailment", "nobody"), "nobody"),
+        (
+            ("confusion", "random", "--dataset", "miniature"),
+            "--dataset miniature has no tree of its classes: choose ",
+        ),
+        (("confusion", "random", "--dataset", "pets"), "hierbench data prepare pets"),
         (("entailment", "random", "--format", "gif"), "'gif' is not one of 'png', 'pdf', 'svg'"),
         (("norms", "random", "nobody"), "nobody"),
         (("horopca", "random", "random:sphere"), "the geometry of random:sphere is 'sphere'"),
@@ -241,3 +246,30 @@ def test_entailment_on_the_screen(hierbench, tmp_path):
         for name in ("auc", "ap"):
             assert float(found[group][name]) == pytest.approx(100 * figures[name + suffix]["value"])
     assert f"{100 * figures['auc']['value']:.1f}" in done.out
+
+
+def test_confusion_on_the_screen(hierbench, tmp_path):
+    words = (
+        "analyze",
+        "confusion",
+        "miniature-meru",
+        "random",
+        "--limit",
+        60,
+        "--device",
+        "cpu",
+        "-n",
+        2,
+        "-o",
+        "out",
+    )
+    done = hierbench(*words)
+    assert done.status == 0, done.err
+    models = json.loads((tmp_path / "out" / "confusion.json").read_text())["models"]
+    for one in models:
+        assert f"{one['right']:.1f}" in done.out
+        assert one["confusions"][0]["true_name"] in done.out
+        assert sum(entry["images"] for entry in one["distances"]) == 60
+        assert sum(map(sum, one["matrix"])) == 60
+    asked = json.loads(hierbench(*words, "--json").out)["rows"]
+    assert [row["confusions"] for row in asked] == [one["confusions"][:2] for one in models]

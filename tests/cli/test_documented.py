@@ -336,6 +336,7 @@ OPTIONS = [
         f"analyze {what} mymodel {ANALYZE} --format svg"
         for what in ("norms", "uncertainty", "horopca --centre origin", "entailment")
     ),
+    f"analyze confusion mymodel {EMBED} {DATA} --dataset miniature-things --limit 12 --format svg -n 2 --json -o see",
     f"analyze geometry mymodel random {EMBED} {DATA} --on miniature-chains --limit 12 --format svg --json -o looked",
     f"analyze traversal mymodel {ANALYZE} --image photo.jpg --captions captions.txt --steps 5 --all-captions -n 2",
     f"analyze ambiguity mymodel {ANALYZE} --similar-by random --k 0 --k 2 --pool 2",
