@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hierbench.analysis.depth import Depth
@@ -14,11 +15,10 @@ from hierbench.contracts import Estimate, MetricSpec
 NEARLY_FLAT = 0.1  # a circle longer than in flat space by less than this part of it
 NOTHING = "–"
 LEGEND = (
-    "circle: how much longer one is than in flat space, at the outermost group's median radius. Depth by: Spearman's "
-    "correlation with the level, of the radius and of what the direction tells. 2δ/diam: Gromov's, 0 for a tree. "
-    "Radii mixed: shuffled, over all and within levels. * beyond chance: the 95 % interval of a correlation or of a "
-    "paired change leaves out 0 (and shuffled levels do not give the correlation); for δ, 95 % of the drawn sets "
-    "differ from points of the same radii in random directions. – there is no such thing."
+    "r: median radius, general → specific → images. Circle: how much longer one is there than in flat space. Depth: "
+    "Spearman's correlation with the level, of the radius and of what the direction tells. 2δ/diam: Gromov's, 0 for a "
+    "tree. Mixed: radii shuffled. * beyond chance: its 95 % interval leaves out 0 (2δ: points in random directions). "
+    "– no such thing."
 )
 
 HEADINGS = {
@@ -28,23 +28,27 @@ HEADINGS = {
     "flat_cosine": "flat\ncos",
     "flat_euclidean": "flat\nEucl",
 }
+SPARED = ("mixed\nwithin", "zero\nscores", "half-\nspaces", "radii\nmixed", "circle\n+%", "2δ/\ndiam")
+"""Headings that are left out where the screen has no room for all, in this order."""
 
 
 def row(model: str, look: Look) -> dict[str, str]:
     """Heading -> cell, of one model on one dataset."""
     *groups, images = look.places
-    radius = "√κ·r\n" if "curvature" not in look.missing else "r\n"
-    cells = {"model": model}
-    for place in {place.group: place for place in (groups[0], groups[-1], images)}.values():
-        cells[radius + place.group] = _number(
-            place.radius["p50"] if place.radius is not None else None, ".2f"
-        )
+    cells = {f"on {look.dataset}": model}
+    ends = {place.group: place for place in (groups[0], groups[-1], images)}.values()
+    radii = [None if place.radius is None else f"{place.radius['p50']:.2f}" for place in ends]
+    first, last = groups[0].group, groups[-1].group
+    kind, _, number = last.rpartition(" ")
+    levels = f"{first.split()[-1]}→{number}→images" if first != last else f"{first}→images"
+    unit = ("r" if "curvature" in look.missing else "√κ·r") + (f" by {kind}" if first != last else "")
+    cells[f"{unit}\n{levels}"] = NOTHING if None in radii else "→".join(map(str, radii))
     cells["circle\n+%"] = _percent(curving(look))
     cells["half-\nspaces"] = _percent(half_spaces(look))
     cells["zero\nscores"] = _percent(look.zeros)
-    cells["depth by\nradius"], cells["depth by\ndirect."] = (
-        _correlation(one) for one in (look.radius, look.direction)
-    )
+    if look.direction is not None:
+        cells["depth:\nradius"] = _correlation(look.radius)
+        cells["depth:\ndirect."] = _correlation(look.direction)
     found = look.hyperbolicity.get(look.items)
     cells["2δ/\ndiam"] = f"{found.delta.value:.2f}{_mark(found.difference)}" if found else NOTHING
     if look.headline is None:
@@ -55,6 +59,91 @@ def row(model: str, look: Look) -> dict[str, str]:
             value = scaled(look.headline, change.difference.value, "+")
             cells[HEADINGS[change.reading]] = f"{value}{_mark(change.difference)}"
     return cells
+
+
+def table(looks: Mapping[str, Look], width: int) -> tuple[list[dict[str, str]], list[str]]:
+    """Rows of one dataset's models that fit a screen, and the headings that there was no room for."""
+    rows = [row(model, look) for model, look in looks.items()]
+    headings = list(max(rows, key=len))
+    left_out: list[str] = []
+
+    def wide() -> int:
+        return sum(
+            1 + max(len(line) for text in (h, *(one.get(h, "") for one in rows)) for line in text.split("\n"))
+            for h in headings
+        )
+
+    for heading in SPARED:
+        if wide() > width and heading in headings:
+            headings.remove(heading)
+            left_out.append(heading.replace("\n", " ").replace("- ", "-"))
+    return [{h: one.get(h, NOTHING) for h in headings} for one in rows], left_out
+
+
+def summary(looks: Mapping[str, Look]) -> str:
+    """One dataset's models together: where depth is, whom radii help, and whether flat space serves as well."""
+    short = dict(zip(looks, _shortly(list(looks)), strict=True))
+    where: dict[str, list[str]] = {}
+    for model, look in looks.items():
+        if look.direction:
+            where.setdefault(_where(look), []).append(short[model])
+    told = [f"Depth: {_grouped(where)}."] if where else []
+    title = next((look.headline.title for look in looks.values() if look.headline), None)
+    if title is None:
+        return " ".join([*told, "Nothing to change: there are no radii."])
+    effects: dict[str, list[str]] = {words: [] for _, *both in EFFECTS for words in both}
+    for model, look in looks.items():
+        for words, value in _effects(look).items():
+            effects[words].append(f"{short[model]} {value}")
+    return " ".join([*told, f"{title}: {_grouped(effects) or 'no change is shown'}."])
+
+
+EFFECTS = (
+    ("equalised", "radii help", "radii hurt"),
+    ("flat_cosine", "cosine is worse", "cosine is better"),
+    ("flat_euclidean", "Euclidean is worse", "Euclidean is better"),
+)
+"""Readings with what it means that they make the headline figure worse, and better."""
+
+
+def _effects(look: Look) -> dict[str, str]:
+    """What is shown to change the headline figure -> by how much."""
+    if look.headline is None:
+        return {}
+    changes = {change.reading: change for change in look.changes if change.figure == look.headline.name}
+    found = {}
+    for reading, lost, won in EFFECTS:
+        if told := _effect(look.headline, changes[reading].difference, f"{lost}|{{}}", f"{won}|{{}}"):
+            words, _, value = told.partition("|")
+            found[words] = value
+    return found
+
+
+def _grouped(groups: Mapping[str, Sequence[str]]) -> str:
+    return "; ".join(f"{words} ({_listed(names)})" for words, names in groups.items() if names)
+
+
+def _where(look: Look) -> str:
+    """Where depth is shown, in a few words."""
+    direction = look.direction is not None and look.direction.shown > 0
+    if look.radius is None:
+        return f"{'' if direction else 'not '}in the direction, without radii"
+    if look.radius.shown < 0:
+        return "the wrong way round in the radius" + (", in the direction" if direction else "")
+    return {
+        (1, True): "in radius and direction",
+        (1, False): "in the radius",
+        (0, True): "in the direction",
+        (0, False): "not shown",
+    }[look.radius.shown, direction]
+
+
+def _shortly(names: Sequence[str]) -> list[str]:
+    """Names without what they all begin with, up to a dash or slash."""
+    same = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    common = "".join(letters[0] for letters in same) if len(names) > 1 else ""
+    start = max(common.rfind("-"), common.rfind("/")) + 1
+    return [name[start:] for name in names]
 
 
 def verdict(look: Look) -> list[str]:

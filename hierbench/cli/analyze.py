@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hierbench.cli._asked import DATASET, Asked, Dataset, Form, Form_, Out, Several
-from hierbench.cli._shared import print_json, print_listing, print_text, run_folder, say, sub_app
+from hierbench.cli._shared import print_json, print_listing, print_text, run_folder, say, sub_app, width
 from hierbench.cli.options import (
     Adapter,
     BatchSize,
@@ -331,21 +331,18 @@ def _bounded(row: dict[str, Any], name: str) -> str:
 
 
 def _show_geometries(looks: dict[str, dict[str, Any]]) -> None:
-    """A table a dataset, what its marks mean, and a conclusion a model."""
-    from hierbench.analysis.geometry_words import LEGEND, NOTHING, conclusion, row
+    """A table a dataset with a summary of its models, and what the marks mean."""
+    from hierbench.analysis.geometry_words import LEGEND, summary, table
 
-    for dataset, found in looks.items():
-        rows = [row(model, look) for model, look in found.items()]
-        longest = max(rows, key=len)
-        headings = list(longest)
-        print(f"{dataset}:")
-        print_listing([{h: one.get(h, NOTHING) for h in headings} for one in rows], headings, gap=1)
+    left_out: dict[str, None] = {}
+    for found in looks.values():
+        rows, spared = table(found, width())
+        left_out |= dict.fromkeys(spared)
+        print_listing(rows, list(rows[0]), gap=1)
+        print_text(summary(found), indent=0)
         print()
-    print_text(LEGEND, indent=0)
-    for dataset, found in looks.items():
-        print(f"\n{dataset}:")
-        for model, look in found.items():
-            print_text(conclusion(look), f"{model}: ", indent=4)
+    more = f" For want of room without {', '.join(left_out)}." if left_out else ""
+    print_text(f"{LEGEND}{more}", indent=0)
 
 
 def _show(rows: list[dict[str, Any]], out: Path, as_json: bool) -> None:

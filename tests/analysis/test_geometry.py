@@ -7,7 +7,7 @@ from scipy.stats import spearmanr
 
 from hierbench.analysis.depth import follow
 from hierbench.analysis.geometry import look
-from hierbench.analysis.geometry_words import of_depth
+from hierbench.analysis.geometry_words import of_depth, summary, table
 from hierbench.analysis.hyperbolicity import relative_delta
 from hierbench.contracts import EmbeddingRequests, Embeddings
 from hierbench.data.datasets import CaptionChains
@@ -104,3 +104,28 @@ def test_a_cone_is_a_half_space_near_the_origin():
         assert {place.half_spaces for place in found.places[:-1]} == {share}
         assert found.places[0].radius["p50"] == pytest.approx(length, rel=1e-5)
         assert found.places[0].excess == pytest.approx(np.sinh(length) / length - 1, rel=1e-4)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_tables_fit_their_screen_and_say_what_they_leave_out(width):
+    looks = {
+        f"a-{name}": look(geometry, *planted(*depth, 3), Plain())
+        for name, geometry, depth in (
+            ("both", Lorentz(0.7), (1, 1)),
+            ("none", Lorentz(0.7), (0, 0)),
+            ("back", Lorentz(0.7), (-1, 0)),
+            ("ball", Sphere(), (0, 1)),
+        )
+    }
+    rows, left_out = table(looks, width)
+    wide = [
+        max(len(line) for cell in (h, *(row[h] for row in rows)) for line in cell.split("\n"))
+        for h in rows[0]
+    ]
+    assert sum(wide) + len(wide) <= width or len(left_out) >= 4
+    assert bool(left_out) == (width == 60)
+    assert [row["on c"] for row in rows] == ["a-both", "a-none", "a-back", "a-ball"]
+    assert summary(looks) == (
+        "Depth: in radius and direction (both); not shown (none); the wrong way round in the radius (back); "
+        "in the direction, without radii (ball). Nothing to change: there are no radii."
+    )

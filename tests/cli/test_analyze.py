@@ -168,12 +168,17 @@ def test_the_report_on_a_geometry(hierbench, tmp_path):
     )
     done = hierbench(*words, "--device", "cpu", "-o", "out")
     assert done.status == 0, done.err
-    assert "miniature-argent: Depth is in the radius" in done.out
-    assert "miniature-clip: Depth is in the direction; there are no radii." in done.out
+    said = " ".join(done.out.split())
+    assert (
+        "Depth: in radius and direction (argent); in the direction, without radii (clip). AUC: radii help"
+        in said
+    )
     first, second = json.loads((tmp_path / "out" / "geometry.json").read_text())["looks"]
     assert (first["model"], second["model"]) == ("miniature-argent", "miniature-clip")
     found = first["radius"]["correlation"]
     assert 0 < found["low"] <= found["value"] <= found["high"] <= 1
+    assert first["conclusion"].startswith("Depth is in the radius and in the direction.")
+    assert second["conclusion"].startswith("Depth is in the direction; there are no radii.")
     assert (tmp_path / "out" / "geometry.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -89,6 +89,6 @@ def _distances(axes: Axes, found: Mapping[str, TreeErrors], marks: Mapping[str, 
         )
     axes.set_title("how far off")
     axes.set(xlabel="edges between true and predicted", ylabel="images within, %")
-    axes.set_ylim(top=102)
+    axes.set_ylim(top=100 + 0.03 * (100 - axes.get_ylim()[0]))
     axes.locator_params(axis="x", integer=True, nbins=7)
     axes.grid(axis="y")
