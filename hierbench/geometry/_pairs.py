@@ -2,6 +2,9 @@
 
 A pair (x, y) is described by the norms ‖x‖ and ‖y‖, their difference, and the squared chord between the
 directions, ‖x̂ − ŷ‖² = 2(1 − cos θ). All are float64: float32 inputs count as exact values.
+
+NaN in gives NaN out. Special cases are told by what is small, never by what is not large: a comparison with NaN is
+false, and so a NaN takes the general formula, which keeps it.
 """
 
 from __future__ import annotations
@@ -61,15 +64,15 @@ def wide(x: Tensor) -> Tensor:
 
 def sqrt(x: Tensor) -> Tensor:
     """√x with gradient zero instead of infinity at x = 0."""
-    positive = x > TINY**2
-    return torch.where(positive, torch.where(positive, x, 1).sqrt(), 0)
+    zero = x <= TINY**2
+    return torch.where(zero, 0, torch.where(zero, 1, x).sqrt())
 
 
 def split(x: Tensor) -> tuple[Tensor, Tensor]:
     """(…, D) -> norms (…,) and unit vectors (…, D); the unit vector of 0 is 0, with gradient zero."""
     norm = torch.linalg.vector_norm(x, dim=-1)
-    some = (norm > TINY)[..., None]
-    return norm, torch.where(some, x / torch.where(some, norm[..., None], 1), 0)
+    none = (norm <= TINY)[..., None]
+    return norm, torch.where(none, 0, x / torch.where(none, 1, norm[..., None]))
 
 
 def evaluate(
@@ -130,9 +133,10 @@ def direction(outward: Tensor, sideways: Tensor, pairs: Polar) -> Tensor:
     even where they are held in float64: one caption encoded at two places of a batch gives two vectors a few roundings
     apart, and the direction from one to the other is noise with a gradient of its own inverse length.
     """
-    apart = (pairs.gap.abs() > ROUNDING * pairs.a) | (pairs.chord2 > ROUNDING**2)
-    known = apart & (pairs.a > TINY) & (outward.abs() + sideways > TINY)
-    return torch.atan2(torch.where(known, sideways, 1), torch.where(known, outward, 0))
+    same = (pairs.gap.abs() <= ROUNDING * pairs.a) & (pairs.chord2 <= ROUNDING**2)
+    least = TINY + 0 * pairs.b.detach()  # NaN where y is: from the origin there is no direction to NaN either
+    unknown = same | (pairs.a <= least) | (outward.abs() + sideways <= TINY)
+    return torch.atan2(torch.where(unknown, 1, sideways), torch.where(unknown, 0, outward))
 
 
 def entailment_score(angle: Tensor) -> Tensor:

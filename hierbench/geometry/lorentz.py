@@ -71,9 +71,9 @@ class Lorentz:
         _pairs.check_points(tangent)
         v = _pairs.wide(tangent)
         length = self._scale(v) * torch.linalg.vector_norm(v, dim=-1, keepdim=True)
-        some = length > _pairs.TINY
-        length = torch.where(some, length, 1)
-        factor = torch.where(some, length.clamp(max=MAX_LIFT).sinh() / length, 1)
+        none = length <= _pairs.TINY
+        length = torch.where(none, 1, length)
+        factor = torch.where(none, 1, length.clamp(max=MAX_LIFT).sinh() / length)
         return (factor * v).to(tangent.dtype)
 
     def mean(self, tangents: Tensor) -> Tensor:
@@ -118,9 +118,9 @@ class Lorentz:
         _pairs.check_points(points)
         x = _pairs.wide(points)
         length = self._scale(x) * torch.linalg.vector_norm(x, dim=-1)
-        narrow = length > 2 * min_radius
-        sine = torch.where(narrow, 2 * min_radius / torch.where(narrow, length, 1), 0)
-        return torch.where(narrow, sine.asin(), torch.pi / 2).to(points.dtype)
+        half_space = length <= 2 * min_radius
+        sine = torch.where(half_space, 0, 2 * min_radius / torch.where(half_space, 1, length))
+        return torch.where(half_space, torch.pi / 2, sine.asin()).to(points.dtype)
 
     def entailment(
         self, general: Tensor, specific: Tensor, *, paired: bool = False, root: Tensor | None = None

@@ -163,8 +163,8 @@ def _collapsed(geometry: Geometry, points: Tensor) -> Tensor:
 
     There ‖x̃‖ ≤ 2C / √κ: the aperture grows no further and a hinge on it has no gradient (ARGENT, §4 and fig. 2).
     """
-    apertures = [each.half_aperture(one) for each, one in factors(geometry, points)]
-    return (torch.stack(apertures) >= torch.pi / 2).double().mean()
+    apertures = torch.stack([each.half_aperture(one) for each, one in factors(geometry, points)])
+    return torch.where(apertures.isnan(), apertures, (apertures >= torch.pi / 2).to(apertures)).mean()
 
 
 def _parts(batch: Batch) -> tuple[Tensor, Sequence[Sequence[str]], Tensor]:
