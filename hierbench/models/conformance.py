@@ -275,6 +275,19 @@ def _check_geometry(geometry: Geometry, images: Tensor, texts: Tensor, found: li
             value = answer()
             if tuple(value.shape) != expected or not bool(torch.isfinite(value).all()):
                 found.append(f"geometry.{name} of its features is not finite, or not of the shape {expected}")
+    _check_not_a_number(geometry, points, root, found)
+
+
+def _check_not_a_number(geometry: Geometry, points: Tensor, root: Tensor, found: list[str]) -> None:
+    """A point with a NaN in it has no figure: a clamp or a choice that makes a number of it hides a fault."""
+    broken = points.clone()
+    broken[0, -1] = torch.nan
+    for name in ("similarity", "distance", *MAY_REFUSE):
+        ends = (broken,) if name in ("radius", "half_aperture") else (broken, points[1:])
+        more = {"root": root} if name in MAY_REFUSE and name != "half_aperture" else {}
+        with _answering(found, name):
+            if not bool(getattr(geometry, name)(*ends, **more)[0].isnan().all()):
+                found.append(f"geometry.{name} makes a number of a point that holds NaN: it must give NaN")
 
 
 @contextmanager

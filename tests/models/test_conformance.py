@@ -147,6 +147,7 @@ def one_sided(a, b, *, paired=False):
         ({"geometry": Odd(distance=lambda a, b, paired=False: -torch.ones(5, 6))}, "distance of pairs is not what"),
         ({"geometry": Odd(similarity=one_sided)}, "similarity depends on which of the two comes first"),
         ({"geometry": Odd(exterior_angle=fails)}, r"geometry\.exterior_angle fails: RuntimeError"),
+        ({"geometry": Odd(half_aperture=lambda points: torch.ones(len(points)))}, "a number of a point that holds NaN"),
         ({"geometry": Odd(radius=lambda points, root: points)}, r"geometry\.radius .* not of the shape \(5,\)"),
         ({"geometry": Odd(mean=lambda tangents: tangents)}, r"geometry\.mean .* not of the shape \(1, 64\)"),
         ({"geometry": Odd(describe=lambda: {"name": "else"})}, "is no mapping with the geometry's name"),
@@ -178,7 +179,7 @@ def test_a_geometry_may_refuse_a_question():
     assert check_adapter(Wrapped(geometry=Odd(exterior_angle=refuses, half_aperture=refuses))) == []
     assert (
         check_adapter(Wrapped(geometry=Odd(distance=refuses)))
-        == ["geometry.distance fails: no angles here"] * 2
+        == ["geometry.distance fails: no angles here"] * 3
     )
 
 
