@@ -64,7 +64,9 @@ def row(model: str, look: Look) -> dict[str, str]:
 def table(looks: Mapping[str, Look], width: int) -> tuple[list[dict[str, str]], list[str]]:
     """Rows of one dataset's models that fit a screen, and the headings that there was no room for."""
     rows = [row(model, look) for model, look in looks.items()]
-    headings = list(max(rows, key=len))
+    headings = max(([*cells] for cells in rows), key=len)
+    for cells in rows:
+        cells[headings[0]] = _cut(cells[headings[0]], width // 3)
     left_out: list[str] = []
 
     def wide() -> int:
@@ -136,6 +138,11 @@ def _where(look: Look) -> str:
         (0, True): "in the direction",
         (0, False): "not shown",
     }[look.radius.shown, direction]
+
+
+def _cut(name: str, most: int) -> str:
+    """A name of at most `most` letters, its middle left out where it has more."""
+    return name if len(name) <= most else f"{name[: most // 2]}…{name[len(name) - (most - most // 2 - 1) :]}"
 
 
 def _shortly(names: Sequence[str]) -> list[str]:

@@ -148,37 +148,41 @@ def panels(
 
     `extra`: inches for what stands above them all. Places without a panel are empty.
     """
-    columns = count if count <= most else next((c for c in (most, most - 1) if count % c == 0), most)
-    rows = -(-count // columns)
+    across = count if count <= most else next((c for c in (most, most - 1) if count % c == 0), most)
+    rows = -(-count // across)
     figure = Figure(figsize=(COLUMN if count == 1 else TEXT, rows * height + extra))
-    every = figure.subplots(rows, columns, squeeze=False, **settings).ravel()
+    every = figure.subplots(rows, across, squeeze=False, **settings).ravel()
     for spare in every[count:]:
         spare.remove()
     return figure, list(every[:count])
 
 
-def legend(
-    figure: Figure, handles: Sequence[Artist], labels: Sequence[str], title: str = "", where: str = "upper"
-) -> None:
+def legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], title: str = "") -> None:
     """One legend for all panels, outside them; as many columns as the labels leave room for."""
     width = float(figure.get_size_inches()[0]) * POINTS - 10
     labels = [shortened(label, width - 30) for label in labels]
     widest = max((text_width(label) for label in labels), default=0) + 26
-    columns = max(1, min(len(labels), int(width // widest)))
-    columns = -(-len(labels) // -(-len(labels) // columns))  # rows of like length
-    beside = 2 * text_width(title, NORMAL) + widest * len(labels) < width and columns == len(labels)
+    across = max(1, min(len(labels), int(width // widest)))
+    across = -(-len(labels) // -(-len(labels) // across))  # rows of like length
+    beside = 2 * text_width(title, NORMAL) + widest * len(labels) < width and across == len(labels)
     if title and beside:
         figure.suptitle(title, x=0.01, ha="left", color=GREY)
     found = figure.legend(
         handles,
         labels,
-        loc=f"outside {where} center",
-        ncols=columns,
+        loc="outside upper center",
+        ncols=across,
         title="" if beside else shortened(title, width) or None,
         alignment="left",
         title_fontsize=SMALL,
     )
     found.get_title().set_color(GREY)
+
+
+def columns(axes: Axes) -> int:
+    """How many panels stand beside each other in a panel's figure."""
+    spec = axes.get_subplotspec()
+    return 1 if spec is None else int(spec.get_gridspec().ncols)
 
 
 def entitle(axes: Axes, name: str, note: str = "", width: float | None = None) -> None:
@@ -187,10 +191,8 @@ def entitle(axes: Axes, name: str, note: str = "", width: float | None = None) -
     `width`: of the panel in points; by default the figure's, shared among the panels of a row.
     """
     if width is None:
-        spec = axes.get_subplotspec()
-        columns = spec.get_gridspec().ncols if spec is not None else 1
         figure: Any = axes.figure
-        width = float(figure.get_size_inches()[0]) * POINTS / columns - 30
+        width = float(figure.get_size_inches()[0]) * POINTS / columns(axes) - 30
     axes.set_title(shortened(name, width - text_width(note) - (8 if note else 0), NORMAL), loc="left")
     if note:
         axes.set_title(note, loc="right", fontsize=SMALL, color=GREY)

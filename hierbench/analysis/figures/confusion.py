@@ -29,7 +29,7 @@ def confusion(found: Mapping[str, TreeErrors], title: str) -> Figure:
     for number, ((model, one), axes) in enumerate(zip(found.items(), panels, strict=False)):
         drawn = axes.imshow(one.shares, norm=scale, cmap=colours, aspect="equal", interpolation="nearest")
         _borders(axes, parts)
-        columns = axes.get_subplotspec().get_gridspec().ncols
+        columns = style.columns(axes)
         first = number % columns == 0
         names = [style.shortened(part.name, NAME, TINY) for part in parts] if first else []
         axes.set_yticks(range(len(names)), names, fontsize=TINY)

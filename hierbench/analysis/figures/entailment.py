@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
@@ -37,10 +39,10 @@ def entailment(found: Mapping[str, Separation], title: str) -> Figure:
         if number + 1 == len(found):
             middle.set_xlabel("false positive rate")
             right.set_xlabel("recall")
-    handles = [Patch(fc=to_rgba(NEGATIVES, 0.3), ec=NEGATIVES)]
+    handles: list[Artist] = [Patch(fc=to_rgba(NEGATIVES, 0.3), ec=NEGATIVES)]
     handles += [Line2D([], [], color=colours[name]) for name in [*levels, ALL]]
     handles += [Line2D([], [], color=style.GREY, lw=0.7, ls=":"), Line2D([], [], color=style.GREY, ls="--")]
-    style.legend(figure, handles, ["negatives", *levels, "all levels", "chance", "ties"], title)  # type: ignore[arg-type]
+    style.legend(figure, handles, ["negatives", *levels, "all levels", "chance", "ties"], title)
     return figure
 
 
@@ -67,7 +69,7 @@ def _distributions(axes: Axes, found: Separation, colours: Mapping[str, str]) ->
 def _curves(roc: Axes, precision: Axes, found: Separation, colours: Mapping[str, str]) -> None:
     for one in (*found.told[1:], found.told[0]):  # all together on top
         curve = thinned(one.curves)
-        shown = {"color": colours[one.group], "lw": 1.3 if one.group == ALL else 0.9}
+        shown: dict[str, Any] = {"color": colours[one.group], "lw": 1.3 if one.group == ALL else 0.9}
         across, up = curve.false_positive_rate, curve.recall
         tied = (np.diff(across) > TIED) & (np.diff(up) > TIED)
         for start, end in zip([0, *np.flatnonzero(tied) + 1], [*np.flatnonzero(tied), len(up)], strict=True):

@@ -53,7 +53,7 @@ def distributions(found: Sequence[Distribution], title: str, from_zero: bool = F
         _histograms(axes, one.values, colours, from_zero)
         style.entitle(axes, one.model, one.note)
         axes.set_xlabel(one.label)
-        if number % axes.get_subplotspec().get_gridspec().ncols == 0:
+        if number % style.columns(axes) == 0:
             axes.set_ylabel("density")
     handles = [Patch(facecolor=to_rgba(colours[name], 0.45), edgecolor=colours[name]) for name in groups]
     style.legend(figure, handles, _counted(groups, [one.values for one in found]), title)
@@ -108,9 +108,9 @@ def discs(found: Sequence[Disc], title: str, centre: str = "origin") -> Figure:
         names = np.array(one.groups)
         for name in reversed(groups):  # general captions are the fewest: on top
             rows = names == name
-            axes.scatter(
-                *one.points[rows].T, s=5, color=colours[name], alpha=0.75, lw=0, rasterized=len(names) > MANY
-            )
+            x, y = one.points[rows].T
+            many = len(names) > MANY
+            axes.scatter(x, y, s=5, color=colours[name], alpha=0.75, lw=0, rasterized=many)
         axes.plot(*one.root, marker="+", ms=7, mew=1.3, color="black")
         axes.set(xlim=(-1.04 * shown, 1.04 * shown), ylim=(-1.04 * shown, 1.04 * shown), aspect="equal")
         axes.axis("off")
@@ -145,8 +145,8 @@ def _rings(axes: Axes, shown: float, way: float) -> None:
         if place > 0.97 * shown:
             break
         axes.add_patch(Circle((0, 0), place, fill=False, color=style.LIGHT, lw=0.7, zorder=0))
-        at = place * np.array([np.cos(way), np.sin(way)])
+        x, y = float(place * np.cos(way)), float(place * np.sin(way))
         axes.text(
-            *at, f"{number * step:g}", fontsize=style.SMALL - 1, color=style.GREY, ha="center", va="center",
+            x, y, f"{number * step:g}", fontsize=style.SMALL - 1, color=style.GREY, ha="center", va="center",
             zorder=4, bbox={"fc": "white", "ec": "none", "pad": 0.4, "alpha": 0.75},
         )  # fmt: skip

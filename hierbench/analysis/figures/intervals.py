@@ -44,12 +44,12 @@ def ambiguity(found: Mapping[str, tuple[Sequence[Removal], Sequence[Level]]], ti
                 [100 * getattr(entry, name).value for entry in removals],
                 lw=0.6, color=marks[model][0],
             )  # fmt: skip
-        for place, entry in enumerate(levels):
-            _interval(right, place + shift, entry.recall, marks[model], 100)
+        for place, level in enumerate(levels):
+            _interval(right, place + shift, level.recall, marks[model], 100)
             half = min(0.3, 0.35 / len(found))
-            right.hlines(100 * entry.chance, place + shift - half, place + shift + half, color=style.GREY)
+            right.hlines(100 * level.chance, place + shift - half, place + shift + half, color=style.GREY)
         ks = [str(entry.k) for entry in removals]
-        numbers = [str(entry.level) for entry in levels]
+        numbers = [str(level.level) for level in levels]
     for axes, name in ((left, "precision"), (middle, "recall")):
         axes.set_xticks(range(len(ks)), ks)
         axes.set_xlim(-0.5, len(ks) - 0.5)

@@ -62,7 +62,8 @@ def traversals(strips: Sequence[Strip]) -> Figure:
     room = width - EDGE - left
     heights = [max(SIDE + LINE, sum(_height(way, room) for way in strip.ways)) for strip in strips]
     height = sum(heights) + GAP * len(strips) + LINE + 2 * EDGE
-    figure = Figure(figsize=(style.TEXT, height / style.POINTS), layout="none")
+    figure = Figure(figsize=(style.TEXT, height / style.POINTS))
+    figure.set_layout_engine("none")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, width), ylim=(0, height))
     axes.axis("off")
