@@ -15,7 +15,7 @@ from hierbench.cli.options import Device, out_option
 Config = Annotated[
     str,
     typer.Argument(
-        metavar="CONFIG", help="A packaged name (`--list`) or a YAML file; `status DIR` tells of a run."
+        metavar="CONFIG", help="A packaged name (`--list`) or a YAML file; `status DIR`, `consolidate DIR`."
     ),
 ]
 Overrides = Annotated[
@@ -49,6 +49,7 @@ def train(
     hierbench train hycoclip/vit-b data.shards=grit       the published recipe, on a GPU
     hierbench train RUN/config.yaml --resume              go on with a run (without --resume: a new one like it)
     hierbench train status RUN                            how far it is, its losses and speed, whether a process trains
+    hierbench train consolidate RUN                       one file of the newest checkpoint that several processes wrote
     torchrun --nproc-per-node 8 -m hierbench train ...    on several
     """
     from hierbench.errors import UsageError
@@ -57,8 +58,8 @@ def train(
     if as_list:
         print("\n".join(packaged()))
         return
-    if config == "status":
-        _tell_status(overrides or [])
+    if config in OF_RUNS:
+        OF_RUNS[config](overrides or [])
         return
     if not config:
         raise UsageError("name a config: `hierbench train --list` prints the packaged ones")
@@ -101,6 +102,24 @@ def _tell_status(folders: list[str]) -> None:
         raise UsageError("train status takes the folder of one run: hierbench train status RUN")
     folder = Path(folders[0]).expanduser()
     print("\n".join(status.told(status.read(folder), folder)))
+
+
+def _consolidate(folders: list[str]) -> None:
+    from hierbench.errors import UsageError
+    from hierbench.reference.training import sharded
+    from hierbench.reference.training.state import saved
+
+    if len(folders) != 1:
+        raise UsageError(
+            "train consolidate takes a run's folder, or a checkpoint's: hierbench train consolidate RUN"
+        )
+    folder = Path(folders[0]).expanduser()
+    found = saved(folder)
+    print(sharded.consolidate(found[-1] if found else folder))
+
+
+OF_RUNS = {"status": _tell_status, "consolidate": _consolidate}
+"""What CONFIG may name besides: something to do with the folder of a run."""
 
 
 def _check_suites(*names: str | None) -> None:

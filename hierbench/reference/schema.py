@@ -180,6 +180,8 @@ class TrainConfig(_Strict):
     stop_diverged: bool = True  # `watch.Watch`: a loss that explodes, or is back where it began, ends the run
     evaluate: EvaluateConfig | None = None
     wandb: Text | None = None  # a project of Weights & Biases
+    # full: each of several processes holds a share of the weights, their gradients and moments (FSDP2)
+    sharding: Literal["none", "full"] = "none"
     # decay of a running average of the weights, kept beside them: 0.9999 is that of the last 10,000 steps or so
     ema: Annotated[float, _Number, Field(gt=0, lt=1)] | None = None
 
@@ -187,6 +189,8 @@ class TrainConfig(_Strict):
     def _consistent(self) -> TrainConfig:
         if self.warmup_steps >= self.steps:
             raise ValueError(f"train.warmup_steps={self.warmup_steps} must be below train.steps={self.steps}")
+        if self.sharding == "full" and self.precision == "float16":
+            raise ValueError("train.sharding=full has no train.precision=float16: take bfloat16 or float32")
         if self.evaluate and self.evaluate.weights == "ema" and self.ema is None:
             raise ValueError("train.evaluate.weights=ema needs the average that train.ema=0.9999 keeps")
         return self

@@ -89,7 +89,7 @@ ONLY_PARSED = {
     r"^data prepare (NAME|imagenet|coco)$": "downloads a dataset",
     r"^data grit-(prepare|check)": "wants GRIT's tars; tests/reference/test_grit.py makes some",
     r"^train (hycoclip/|RUN/|miniature/argent)": "trains for minutes or days; tests/cli/test_train.py trains tiny ones",
-    r"^train status RUN": "wants a run: docs/training.md's has one",
+    r"^train (status|consolidate) RUN": "wants a run: docs/training.md's has one",
     r"^clean hierarcaps": "wants Qwen3-VL or a server; tests/cleaning has stand-ins for both",
     r"^leaderboard compare .*ARGENT-S": "wants figures of ARGENT's layout; tests/cli/test_leaderboard.py has some",
 }

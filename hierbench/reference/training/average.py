@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from hierbench.reference.training.parallel import local
+
 
 class Average:
     """The average of the learned weights of `encoder`, in float32 or what they are in; it begins at what they are now.
@@ -23,15 +25,9 @@ class Average:
     def update(self) -> None:
         """Take one more step's weights in."""
         weights = dict(self._encoder.named_parameters())
-        torch._foreach_lerp_(
-            list(self.tensors.values()), [weights[name].detach() for name in self.tensors], 1 - self.decay
-        )
+        now = [local(weights[name].detach()) for name in self.tensors]
+        torch._foreach_lerp_([local(tensor) for tensor in self.tensors.values()], now, 1 - self.decay)
 
     def state_dict(self) -> dict[str, Tensor]:
         """All entries of the encoder's state dict, the learned ones averaged."""
         return {**self._encoder.state_dict(), **self.tensors}
-
-    def load(self, entries: dict[str, Tensor]) -> None:
-        """Take the averages from a state dict. Raises KeyError where it lacks one."""
-        for name, tensor in self.tensors.items():
-            tensor.copy_(entries[name])

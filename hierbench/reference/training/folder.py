@@ -17,6 +17,9 @@ from hierbench.reference.schema import ReferenceConfig
 from hierbench.reference.training import state as checkpoints
 from hierbench.yaml_files import read_yaml
 
+FREE = ("name", "train.sharding")
+"""What may differ when a run goes on: its folder may have been moved, its model may lie otherwise."""
+
 WAIT_FOR_WORKERS = 6.0  # seconds: the data workers of a killed run may hold its lock a moment longer
 
 
@@ -62,6 +65,15 @@ def record(config: ReferenceConfig, out: Path, world: int) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def require_shared(out: Path) -> None:
+    """Raise UsageError where the folder of the run, which has begun, is not the one that the first process has."""
+    if not (out / "config.yaml").exists():
+        raise UsageError(
+            f"train.sharding=full writes from every process, and {out} is not the first one's: "
+            "give an --out on a disk that all machines see"
+        )
+
+
 def refuse_other_run(out: Path) -> None:
     """Raise UsageError where the folder holds a run already."""
     if (out / "config.yaml").exists():
@@ -77,7 +89,8 @@ def restore(config: ReferenceConfig, out: Path, world: int) -> checkpoints.Saved
     if not recorded.exists():
         raise UsageError(f"nothing to resume in {out}: it has no config.yaml")
     changed = _differing(_before(recorded), _recorded(config, out, world))
-    if changed:
+    free = (*FREE, "processes") if config.data.kind == "miniature" else FREE  # shards are read in shares
+    if changed := [key for key in changed if key not in free]:
         raise UsageError(f"{out} was begun with another config, it differs in: {', '.join(changed)}")
     found = checkpoints.saved(out)
     return checkpoints.load(found[-1]) if found else None
@@ -93,9 +106,8 @@ def _before(recorded: Path) -> dict[str, Any]:
 
 def _differing(before: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
     """Keys whose values differ, those of the sections model, data and train by their own names."""
-    keys = sorted({*before, *wanted} - {"name"})  # a folder may have been moved
     found: list[str] = []
-    for key in keys:
+    for key in sorted({*before, *wanted}):
         one, two = before.get(key), wanted.get(key)
         if key in ("model", "data", "train") and isinstance(one, dict) and isinstance(two, dict):
             found += [f"{key}.{part}" for part in sorted({*one, *two}) if one.get(part) != two.get(part)]

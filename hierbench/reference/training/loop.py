@@ -13,9 +13,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from hierbench.errors import UsageError
-from hierbench.files import replacing
+from hierbench.files import replacing, temporary_name
 from hierbench.reference.schema import ReferenceConfig
-from hierbench.reference.training import boards, flops, folder
+from hierbench.reference.training import boards, flops, folder, sharded
 from hierbench.reference.training import state as checkpoints
 from hierbench.reference.training.batches import Batches, loader
 from hierbench.reference.training.logs import Logs
@@ -62,7 +62,8 @@ def _train(
         raise UsageError(
             "data.boxes=0, but the objective compares parts with wholes: set data.boxes=1 or more"
         )
-    start, consumed, tally = 0, {}, Counter()
+    start, consumed = 0, {}
+    tally: Counter = Counter()
     watch = Watch(settings)
     if restored:
         trainer.load(restored)
@@ -82,6 +83,9 @@ def _train(
     )
     if lead and not resume:  # nothing is left of a run that could not begin
         folder.record(config, out, processes.world)
+    if trainer.sharded:
+        dist.barrier()
+        folder.require_shared(out)
     logs = Logs(config, out, start=start, quiet=quiet) if lead else None
     midway = None
     if logs and settings.evaluate:
@@ -95,8 +99,8 @@ def _train(
             midway.close()
         if logs:
             logs.close()
-    if lead:
-        for name, weights in trainer.weights().items():
+    for name, weights in trainer.weights().items():
+        if lead:
             with folder.writing(str(out / name)), replacing(out / name) as temporary:
                 checkpoints.save_weights(temporary, weights)
     return out / checkpoints.WEIGHTS
@@ -118,8 +122,7 @@ def _steps(
     peak = flops.peak(device, settings.precision)
     meter = Meter(flops.Cost.of(trainer.model.encoder), device, peak)
     prepared = meter.timed(loader(batches, trainer.config.data.workers, device))
-    if midway and midway.due(start):  # a run that was killed before the evaluation had ended
-        midway.begin(start, trainer.weights())
+    _evaluate(trainer, midway, start)  # of a run that was killed before the evaluation had ended
     for number, batch in zip(range(start, settings.steps), prepared, strict=False):
         figures = trainer.step(batch, number)
         meter.count(batch, settings.batch_size)
@@ -129,12 +132,21 @@ def _steps(
         last = done == settings.steps
         if done % settings.log_every == 0 or last:
             _log(trainer, number, figures, meter, watch, logs, sum(tally.values()))
-        if midway and midway.due(done):
-            midway.begin(done, trainer.weights())
-        elif midway:
+        _evaluate(trainer, midway, done)
+        if midway:
             midway.collect()
         if last or (done % settings.save_every == 0 and not watch.suspect):
             _save(trainer, out, done, consumed, tally, watch)
+
+
+def _evaluate(trainer: Trainer, midway: Midway | None, done: int) -> None:
+    """Begin the evaluation that is due after so many steps; the weights of a sharded model lie on all processes."""
+    asked = trainer.config.train.evaluate
+    if asked is None or done % asked.every or not (trainer.sharded or midway):
+        return
+    weights = trainer.weights()
+    if midway and midway.due(done):
+        midway.begin(done, weights)
 
 
 def _log(
@@ -165,20 +177,24 @@ def _log(
 def _save(
     trainer: Trainer, out: Path, done: int, consumed: dict[int, int], tally: Counter, watch: Watch
 ) -> None:
-    """Every process brings its readers' positions; the first one writes."""
-    shares: Sequence[Any] = [(consumed, tally)]
+    """Every process brings its readers' positions; the first one writes, of a sharded model all do."""
+    lead, keep = trainer.processes.rank == 0, trainer.config.train.keep_states
+    name = temporary_name(f"step-{done:07d}")
+    shares: Sequence[Any] = [(consumed, tally, name)]
     if trainer.processes.world > 1:
         shares = [None] * trainer.processes.world
-        dist.all_gather_object(shares, (consumed, tally))
-    if trainer.processes.rank:
-        return
+        dist.all_gather_object(shares, (consumed, tally, name))
     state = {
         "step": done,
-        "optimiser": trainer.optimiser.state_dict(),
         "scaler": trainer.scaler.state_dict(),
         "bad_steps": float(trainer.bad_steps),
-        "consumed": {reader: count for part, _ in shares for reader, count in part.items()},
-        "skipped": dict(sum((counts for _, counts in shares), Counter())),
+        "consumed": {reader: count for part, _, _ in shares for reader, count in part.items()},
+        "skipped": dict(sum((counts for _, counts, _ in shares), Counter())),
         "losses": watch.state(),
     }
-    checkpoints.save(out, done, trainer.weights(), state, keep=trainer.config.train.keep_states)
+    if trainer.sharded:
+        name = shares[0][2]  # the same folder for all
+        sharded.save(out, done, trainer.tensors(), state, keep=keep, temporary=name, lead=lead)
+    elif lead:
+        state["optimiser"] = trainer.optimiser.state_dict()
+        checkpoints.save(out, done, trainer.weights(), state, keep=keep)

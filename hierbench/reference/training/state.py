@@ -1,14 +1,16 @@
 """Checkpoints of a training run: weights in the released layout, and what a resumed run needs besides.
 
-Each is a folder `checkpoints/step-NNNNNNN` with `model.safetensors`, with train.ema `ema.safetensors`, and `state.pt`,
-written under another name and renamed when whole: a full disk or a kill leaves the last good one in place.
+Each is a folder `checkpoints/step-NNNNNNN` with `model.safetensors`, with train.ema `ema.safetensors`, and `state.pt`
+(`sharded` has what a model cut over processes writes instead), written under another name and renamed when whole: a
+full disk or a kill leaves the last good one in place.
 """
 
 from __future__ import annotations
 
 import io
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,41 +25,36 @@ from hierbench.files import regular_file, sync, temporary_name
 
 WEIGHTS, AVERAGE, STATE = "model.safetensors", "ema.safetensors", "state.pt"
 """Files of a checkpoint; the first two are those of a finished run, too."""
+SHARDED = "sharded"
+"""The folder in a checkpoint that holds in their place what several processes wrote."""
 
 
 @dataclass(frozen=True)
 class Saved:
     """What a checkpoint holds."""
 
-    weights: dict[str, Tensor]
-    average: dict[str, Tensor] | None  # of a run with train.ema
+    folder: Path
     state: dict[str, Any]
+    weights: dict[str, Tensor] | None = None  # of a sharded one None: `sharded.load` reads them
+    average: dict[str, Tensor] | None = None  # of a run with train.ema
 
 
-def save(
-    run: Path, step: int, weights: Mapping[str, dict[str, Tensor]], state: dict[str, Any], *, keep: int
-) -> Path:
-    """Write checkpoint `step` (steps done) and drop all but the newest `keep`; `weights` by file name.
+@contextmanager
+def placed(run: Path, step: int, temporary: str, *, keep: int) -> Iterator[Path]:
+    """The folder, called `temporary`, to write checkpoint `step` (steps done) into; it gets its name when whole.
 
-    Raises OutputError, one line.
+    Then all but the newest `keep` go. Raises OutputError, one line.
     """
     folder = run / "checkpoints"
-    final = folder / f"step-{step:07d}"
-    temporary = folder / temporary_name(final.name)
+    final, written = folder / f"step-{step:07d}", folder / temporary
     try:
-        temporary.mkdir(parents=True)
-        for name, tensors in weights.items():
-            save_weights(temporary / name, tensors)
-        content = (
-            io.BytesIO()
-        )  # torch's own writer tells of a full disk in words of its own ("unexpected pos")
-        torch.save(state, content)
-        (temporary / STATE).write_bytes(content.getbuffer())
-        for written in (*temporary.iterdir(), temporary):
-            sync(written)
+        written.mkdir(parents=True)
+        yield written
+        for path in (*written.rglob("*"), written):
+            sync(path)
         if final.exists():
             shutil.rmtree(final)
-        temporary.rename(final)
+        written.rename(final)
         sync(folder)
     except OSError as error:
         raise OutputError(
@@ -65,10 +62,26 @@ def save(
             "make room or mend it, then --resume goes on"
         ) from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(written, ignore_errors=True)
     for old in saved(run)[:-keep]:
         shutil.rmtree(old, ignore_errors=True)
-    return final
+
+
+def save(
+    run: Path, step: int, weights: Mapping[str, dict[str, Tensor]], state: dict[str, Any], *, keep: int
+) -> None:
+    """Write checkpoint `step`; `weights` by file name. Raises OutputError, one line."""
+    with placed(run, step, temporary_name(f"step-{step:07d}"), keep=keep) as folder:
+        for name, tensors in weights.items():
+            save_weights(folder / name, tensors)
+        write_state(folder, state)
+
+
+def write_state(folder: Path, state: dict[str, Any]) -> None:
+    """Write `state.pt`. Raises OSError."""
+    content = io.BytesIO()  # torch's own writer tells of a full disk in words of its own ("unexpected pos")
+    torch.save(state, content)
+    (folder / STATE).write_bytes(content.getbuffer())
 
 
 def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
@@ -87,10 +100,14 @@ def load(folder: Path) -> Saved:
     """What a checkpoint folder holds. Raises OutputError for a damaged one."""
     average = folder / AVERAGE
     try:
+        state = torch.load(regular_file(folder / STATE), weights_only=True)
+        if (folder / SHARDED).is_dir():
+            return Saved(folder, state)
         return Saved(
+            folder,
+            state,
             load_file(regular_file(folder / WEIGHTS)),
             load_file(regular_file(average)) if average.exists() else None,
-            torch.load(regular_file(folder / STATE), weights_only=True),
         )
     except Exception as error:  # torch raises nearly anything
         raise OutputError(

@@ -9,6 +9,7 @@ contrastive batch stays whole.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -22,10 +23,11 @@ from hierbench.reference.configuration import build
 from hierbench.reference.model import ReferenceModel
 from hierbench.reference.objectives import Sharing
 from hierbench.reference.schema import ReferenceConfig, TrainConfig
+from hierbench.reference.training import parallel, sharded
 from hierbench.reference.training.average import Average
 from hierbench.reference.training.batches import TrainingBatch
 from hierbench.reference.training.gather import gather_rows
-from hierbench.reference.training.optimiser import build_optimiser
+from hierbench.reference.training.optimiser import build_optimiser, by_name, moments, names
 from hierbench.reference.training.schedule import learning_rate_factor
 from hierbench.reference.training.state import AVERAGE, WEIGHTS, Saved
 
@@ -60,26 +62,24 @@ class Trainer:
 
     def __init__(self, config: ReferenceConfig, device: torch.device, processes: Processes = Processes()):
         train = config.train
-        if train.batch_size % processes.world:
-            raise UsageError(
-                f"train.batch_size={train.batch_size} cannot be split over {processes.world} processes"
-            )
+        parallel.check_processes(train, processes.world)
         self.config, self.device, self.processes = config, device, processes
         self.rows = train.batch_size // processes.world
         self.sharing = Sharing(processes.rank, processes.world, gather_rows)
         self.model = build(config).to(device)
-        self.optimiser = build_optimiser(self.model, train)
+        self.sharded = train.sharding == "full"
         self.scaler = torch.amp.GradScaler(device.type, enabled=train.precision == "float16")
         self.model.encoder.visual.set_grad_checkpointing(train.checkpoint_activations)
         self.model.encoder.textual.grad_checkpointing = train.checkpoint_activations
-        encoders: nn.Module = Encoders(self.model)
         if train.compile:  # texts come in another shape each step; compiling them would never end
-            self.model.encoder.visual.compile()
-        if processes.world > 1:
-            encoders = nn.parallel.DistributedDataParallel(encoders)
-        self.encoders = encoders
-        # The learned scalars stand outside the towers, and so outside DDP: see `_average_scalars`.
-        towers = {id(parameter) for parameter in encoders.parameters()}
+            visual: Any = self.model.encoder.visual
+            for module in visual.blocks if self.sharded else (visual,):  # between blocks weights are gathered
+                module.compile()
+        encoder = self.model.encoder
+        self.encoders = parallel.over_processes(Encoders(self.model), encoder, train, processes.world)
+        self.optimiser = build_optimiser(self.model, train)
+        # The learned scalars stand outside the towers, and so outside DDP and FSDP: see `_average_scalars`.
+        towers = {id(parameter) for parameter in self.encoders.parameters()}
         self.scalars = [p for p in self.model.parameters() if p.requires_grad and id(p) not in towers]
         self.average = Average(self.model.encoder, train.ema) if train.ema else None
         self.bad_steps = torch.zeros((), device=device)
@@ -108,24 +108,67 @@ class Trainer:
         return {"loss": total.detach(), **logged, "gradient_norm": norm}
 
     def weights(self) -> dict[str, dict[str, Tensor]]:
-        """What there is of weights in the released layout, by the names of files: the model's, their average."""
+        """What there is of weights in the released layout, by the names of files: the model's, their average.
+
+        Of a sharded model all processes have to call it, and the first one gets them.
+        """
         found = {WEIGHTS: self.model.encoder.state_dict()}
-        return found | ({AVERAGE: self.average.state_dict()} if self.average else {})
+        found |= {AVERAGE: self.average.state_dict()} if self.average else {}
+        return {name: parallel.gathered(entries, self.processes.rank == 0) for name, entries in found.items()}
+
+    def tensors(self, made: Iterable[str] = ()) -> dict[str, Tensor]:
+        """All tensors that a resumed run needs, by name, as they lie here; `made`: names of parameters whose moments
+        are made where there are none yet.
+        """
+        average = self.average.tensors if self.average else {}
+        return (
+            {f"model/{name}": tensor for name, tensor in self.model.encoder.state_dict().items()}
+            | {f"ema/{name}": tensor for name, tensor in average.items()}
+            | {
+                f"optimiser/{name}": tensor
+                for name, tensor in moments(self.model, self.optimiser, made).items()
+            }
+        )
 
     def load(self, saved: Saved) -> None:
-        """Stand where a checkpoint was saved. Raises OutputError for one that does not fit."""
+        """Stand where a checkpoint was saved, by whatever number of processes. Raises OutputError for one that does
+        not fit.
+        """
         try:
-            self.model.encoder.load_state_dict(saved.weights)
-            self.optimiser.load_state_dict(saved.state["optimiser"])
+            if saved.weights is None:
+                found = sharded.entries(saved.folder)
+                sharded.load(saved.folder, self._places(found))
+            else:
+                found = self._told(saved, saved.weights)
+                for name, place in self._places(found).items():
+                    parallel.put(place, found[name])
             self.scaler.load_state_dict(saved.state["scaler"])
             self.bad_steps.fill_(saved.state["bad_steps"])
-            if self.average:
-                self.average.load(saved.average or {})
-        except (KeyError, RuntimeError, ValueError) as error:
+        except (IndexError, KeyError, ValueError) as error:
             raise OutputError(
                 f"the checkpoint of step {saved.state.get('step')} does not fit its run, remove it to resume from "
                 f"an older one: {one_line(error)}"
             ) from error
+
+    def _told(self, saved: Saved, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of a checkpoint that is not sharded, by the names of `tensors`."""
+        kept = by_name(saved.state["optimiser"], names(self.model, self.config.train))
+        average = saved.average or {}
+        learned = self.average.tensors if self.average else {}
+        return (
+            {f"model/{name}": tensor for name, tensor in weights.items()}
+            | {f"ema/{name}": average[name] for name in learned}
+            | {f"optimiser/{name}": tensor for name, tensor in kept.items()}
+        )
+
+    def _places(self, found: Iterable[str]) -> dict[str, Tensor]:
+        """Where the tensors of these names lie here. Raises KeyError where they are not those of this run."""
+        found = set(found)
+        trained = {name.split("/")[1] for name in found if name.startswith("optimiser/")}
+        places = self.tensors(trained)
+        if strange := sorted(places.keys() ^ found):
+            raise KeyError(f"{strange[0]} is in one of them alone")
+        return places
 
     @property
     def slots(self) -> int:
@@ -136,18 +179,15 @@ class Trainer:
         self, pixels: Tensor, batch: TrainingBatch, micro_batch: int
     ) -> tuple[Tensor, dict[str, Tensor]]:
         pieces = list(zip(pixels.split(micro_batch * self.slots), batch.texts, strict=True))
+        encode = self.encoders if self.sharded else self.model.encode
         with torch.no_grad(), self._autocast():
-            encoded = [self.model.encode(*piece) for piece in pieces]
+            encoded = [encode(*piece) for piece in pieces]
         image, text = (torch.cat(features).requires_grad_() for features in zip(*encoded, strict=True))
         total, logged = self.model.objective(image, text, batch.part_valid, self.sharing)
         self.scaler.scale(total).backward()
         start = 0
         for index, piece in enumerate(pieces):
-            last = index == len(pieces) - 1
-            wait: AbstractContextManager[Any] = nullcontext()
-            if isinstance(self.encoders, nn.parallel.DistributedDataParallel) and not last:
-                wait = self.encoders.no_sync()
-            with wait:
+            with parallel.accumulating(self.encoders, last=index == len(pieces) - 1):
                 with self._autocast():
                     features = self.encoders(*piece)
                 rows = slice(start, start + len(piece[0]))
@@ -170,9 +210,9 @@ class Trainer:
             group["lr"] = train.learning_rate * factor
         parameters = [p for p in self.model.parameters() if p.grad is not None]
         self.scaler.unscale_(self.optimiser)
-        norm = torch.nn.utils.get_total_norm([_gradient(p) for p in parameters])
+        norm = parallel.gradient_norm(parameters)
         if train.clip_norm is not None:
-            torch.nn.utils.clip_grads_with_norm_(parameters, train.clip_norm, norm)
+            parallel.clip(parameters, train.clip_norm, norm)
         if self.scaler.is_enabled():
             self.scaler.step(self.optimiser)
             self.scaler.update()
