@@ -21,9 +21,10 @@ from hierbench.json_files import read_json
 from hierbench.leaderboard import cells, render
 from hierbench.leaderboard.page import content
 from hierbench.leaderboard.page.content import Board
+from hierbench.leaderboard.page.panels import panels
 
 MARKER = ".hierbench-site.json"  # lists the files that are ours; without it a folder is not ours
-ASSETS = ("site.css", "common.js", "board.js", "charts.js", "detail.js")
+ASSETS = ("site.css", "common.js", "board.js", "charts.js", "detail.js", "panels.js")
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,12 @@ def _pages(board: Board) -> Iterator[tuple[str, str]]:
     for row, (model, page) in enumerate(board.pages.items()):
         facts = content.about(board.places[model])
         about = {**_card(board.places[model]), **facts}
+        yield f"models/{page}.js", content.script("HIERBENCH_PANELS", panels(board.places[model]))
         yield (
             f"models/{page}.html",
-            _rendered("model.html.j2", root="../", **shared, model=model, row=row, about=about),
+            _rendered(
+                "model.html.j2", root="../", **shared, model=model, row=row, about=about, page=_link(page)
+            ),
         )
     for number, (task, page) in enumerate(board.tasks.items()):
         yield (

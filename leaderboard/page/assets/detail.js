@@ -25,6 +25,7 @@ HB.modelPage = () => {
   }
   document.getElementById("figures").append(HB.table("Every figure of this model; press one for where it comes from",
     ["Metric", "Figure", "95 % interval", "Place by value alone", "Task"], rows));
+  HB.panels(document.getElementById("panels"), window.HIERBENCH_PANELS);
 };
 
 HB.taskPage = () => {

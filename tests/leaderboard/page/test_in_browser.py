@@ -6,9 +6,10 @@ import random
 
 import pytest
 from browser import Browser, find
-from sites import HOSTILE
+from sites import HOSTILE, record
 
 from hierbench.leaderboard.page import build
+from hierbench.results import write_record
 
 pytestmark = [
     pytest.mark.browser,
@@ -138,6 +139,30 @@ def test_every_page_opens_without_complaint_and_strangers_names_stay_text(board)
         assert board.run("document.querySelectorAll('main b b, main img').length") == 0
     board.open(board.site / "index.html")
     assert HOSTILE in board.run("document.getElementById('table').textContent")
+
+
+def test_panels_of_a_model_are_drawn(browser, tmp_path):
+    """Of outcomes made by hand: what is drawn is what they hold."""
+    pairs = {"sample_id": ["s", "t"], "general": ["a dog", "<b>a car</b>"], "specific": ["i", "j"],
+             "relation": ["l1_image", "negative_image"], "label": [1, 0], "score": [0.9, 0.1]}  # fmt: skip
+    write_record(tmp_path / "run", record(task="pep-v2/x"), {"pairs": pairs})
+    samples = {"image_id": ["i", "j"], "radius_l1": [0.1, 0.2], "radius_l2": [0.3, 0.4]}
+    write_record(tmp_path / "run", record(task="hierarcaps/x"), {"samples": samples})
+    site = build([tmp_path / "run"], tmp_path / "site").folder
+    browser.errors.clear()
+    browser.open(site / "models" / "alpha.html")
+    text = browser.run("document.getElementById('panels').textContent")
+    assert "not in this machine's cache" in text
+    assert "<b>a car</b> (score 0.100)" in text
+    assert (
+        browser.run("document.querySelectorAll('#panels svg[aria-label]').length") == 4
+    )  # radii, scores, curves
+    assert browser.run("document.querySelectorAll('#panels .wide tbody tr').length") == 2
+    browser.run(
+        "HB.panel.tree(document.getElementById('panels'), {nodes: [['root', -1, 3, 1, 3], ['a', 0, 3, 1, 2]]})"
+    )
+    assert "a33.3 % right, 3 images" in browser.run("document.querySelector('.tree').textContent")
+    assert browser.errors == []
 
 
 def test_a_phone_sees_the_page_without_scrolling_sideways(board):

@@ -213,5 +213,5 @@ def test_names_that_differ_by_case_have_pages_of_their_own(tmp_path):
     for model in ("Model", "model", "a/b", "a__b", "é", "con.x"):
         write_record(tmp_path / "run", record(model))
     site = build([tmp_path / "run"], tmp_path / "site").folder
-    names = [path.name.lower() for path in (site / "models").iterdir()]
+    names = [path.name.lower() for path in (site / "models").glob("*.html")]
     assert len(set(names)) == 6
