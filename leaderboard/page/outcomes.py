@@ -120,7 +120,7 @@ def _pairs(record: Record, tables: Items) -> Iterator[Panel]:
     yield listed("Worst: captions of other images that score highest", false.iloc[::-1])
 
 
-def _margin(row: Mapping[str, Any]) -> str:
+def _margin(row: pd.Series) -> str:
     return f", unclamped {row['margin']:.3f}" if "margin" in row else ""
 
 
@@ -220,7 +220,7 @@ def _item(image: Any, text: Any, says: str) -> Panel:
     return {"image": str(image), "text": str(text), "says": says}
 
 
-def _taken(names: Sequence[str], row: Mapping[str, Any]) -> str:
+def _taken(names: Sequence[str], row: pd.Series) -> str:
     return f"{_name(names, int(row['label']))}, taken for {_name(names, int(row['predicted']))}"
 
 

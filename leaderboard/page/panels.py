@@ -95,9 +95,9 @@ def _of_kind(kind: Kind, places: Sequence[Place], outcomes_of: _Outcomes) -> lis
     told = [{"title": kind.title, "missing": f"{', '.join(tasks)}: {why}"} for why, tasks in lacking.items()]
     if not measured:
         whys = [place.record.skipped or place.record.error for place in fitting]
-        why = next((f"{fitting[0].record.task}: {why}" for why in whys if why), None)
+        reason = next((f"{fitting[0].record.task}: {why}" for why in whys if why), None)
         run = f"not measured: `hierbench run MODEL --task {kind.get}` with the same --out gives it"
-        told = [{"title": kind.title, "missing": one_line(why) if why else run}]
+        told = [{"title": kind.title, "missing": one_line(reason) if reason else run}]
     return made + told
 
 
@@ -110,7 +110,7 @@ class _Outcomes:
     """Items read once for all kinds, and not at all where the cache has what is made of them."""
 
     def __init__(self) -> None:
-        self._read: dict[int, Items | str] = {}
+        self._read: dict[int, Items] = {}
 
     def made(self, place: Place, kind: Kind) -> list[Panel]:
         """The panels of one record. Raises whatever the items make pandas raise."""
