@@ -77,11 +77,11 @@ def over_tree(predicted, true, taxonomy: Taxonomy) -> tuple[Node, ...]:
         node, depth = waiting.pop()
         found.append(
             Node(
-                node, _name(taxonomy, node), taxonomy.parent.get(node, ""), depth,
+                node, taxonomy.called(node), taxonomy.parent.get(node, ""), depth,
                 images[node], correct[node], within[node], parting[node],
             )
         )  # fmt: skip
-        children = sorted(below.get(node, ()), key=lambda child: (_name(taxonomy, child), child))
+        children = sorted(below.get(node, ()), key=lambda child: (taxonomy.called(child), child))
         waiting += [(child, depth + 1) for child in reversed(children)]
     return tuple(found)
 
@@ -130,7 +130,3 @@ def _path(taxonomy: Taxonomy, node: str) -> tuple[str, ...]:
 def _shared(first: tuple[str, ...], second: tuple[str, ...]) -> int:
     """How many nodes two paths share."""
     return sum(a == b for a, b in zip(first, second, strict=False))
-
-
-def _name(taxonomy: Taxonomy, node: str) -> str:
-    return taxonomy.names.get(node, node).replace("_", " ")

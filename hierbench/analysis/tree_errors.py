@@ -61,7 +61,7 @@ def tree_errors(task: Task, scores: Scores, tree: Taxonomy, most: int = BRANCHES
     return TreeErrors(
         task.spec.name, len(true), int((true == predicted).sum()), dict(sorted(apart.items())),
         over_tree(predicted, true, tree), confusions(predicted, true, tree), parts, matrix,
-        {node: _named(tree, node) for node in tree.nodes}, scores.degenerate.get(task.spec.headline, ""),
+        {node: tree.called(node) for node in tree.nodes}, scores.degenerate.get(task.spec.headline, ""),
     )  # fmt: skip
 
 
@@ -81,12 +81,12 @@ def branches(tree: Taxonomy, most: int = BRANCHES) -> tuple[Branch, ...]:
             here = waiting.pop()
             found += [position[here]] if here in position else []
             waiting += children.get(here, [])
-        return Branch(_named(tree, node), (*path, node), tuple(sorted(found)))
+        return Branch(tree.called(node), (*path, node), tuple(sorted(found)))
 
     def split(part: Branch) -> list[Branch]:
         node = part.path[-1]
         own = [Branch(part.name, part.path, (position[node],))] if node in position else []
-        below = sorted(children.get(node, []), key=lambda child: (_named(tree, child), child))
+        below = sorted(children.get(node, []), key=lambda child: (tree.called(child), child))
         return own + [branch for child in below if (branch := made(child, part.path)).classes]
 
     parts = [made(tree.root, ())]
@@ -135,7 +135,3 @@ def document(model: str, found: TreeErrors, count: int = 3) -> dict[str, Any]:
 def _pair(found: TreeErrors, one: Confusion) -> dict[str, Any]:
     names = {f"{end}_name": found.names[getattr(one, end)] for end in ("true", "predicted", "common")}
     return {**asdict(one), **names}
-
-
-def _named(tree: Taxonomy, node: str) -> str:
-    return tree.names.get(node, node).replace("_", " ")

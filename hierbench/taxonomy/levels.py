@@ -38,8 +38,8 @@ class Levels:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What prompts call each node: its name with spaces for the underscores that WordNet's words have."""
-        return tuple(self.tree.names.get(node, node).replace("_", " ") for node in self.nodes)
+        """What prompts call each node."""
+        return tuple(map(self.tree.called, self.nodes))
 
     @property
     def unnamed(self) -> tuple[str, ...]:

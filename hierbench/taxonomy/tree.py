@@ -99,6 +99,10 @@ class Taxonomy:
         """All nodes, sorted."""
         return tuple(sorted({self.root, *self.parent}))
 
+    def called(self, node: str) -> str:
+        """A node's name with spaces for the underscores that WordNet's words have; its id where it has no name."""
+        return self.names.get(node, node).replace("_", " ")
+
     def ancestors(self, node: str) -> tuple[str, ...]:
         """From the parent of `node` up to the root."""
         path = []
