@@ -94,11 +94,13 @@ def separation(task: Task, scores: Scores) -> Separation:
 
 
 def thinned(found: Curves, most: int = POINTS) -> Curves:
-    """At most `most` + 2 of a curve's points, spread along it, its ends among them."""
+    """At most `most` of a curve's points, spread along it, its ends among them."""
+    if len(found.recall) <= most:
+        return found
     coordinates = np.stack([found.false_positive_rate, found.recall, found.precision])
     length = np.append(0, np.abs(np.diff(coordinates)).sum(0).cumsum())
     rows = np.searchsorted(length, np.linspace(0, length[-1], most))
-    rows = np.unique(np.concatenate([[0], rows, [len(length) - 1]]))
+    rows = np.unique(np.append(rows[:-1], len(length) - 1))
     return Curves(*(x[rows] for x in (found.threshold, *coordinates)))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hierbench.data.datasets import spread
+from hierbench.leaderboard.page import numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,8 +69,8 @@ def disc(record: Record, items: Mapping[str, pd.DataFrame]) -> Iterator[dict[str
         "shown": len(listed),
         "lacking": int((~known).sum()),
         "points": [
-            [float(f"{x:.4g}"), float(f"{y:.4g}"), level, text]
-            for (x, y), (level, text) in zip(places.tolist(), listed, strict=True)
+            [*numbers.short(place), level, text]
+            for place, (level, text) in zip(places.tolist(), listed, strict=True)
         ],
     }
 
@@ -83,17 +84,16 @@ def radii(record: Record, items: Mapping[str, pd.DataFrame]) -> Iterator[dict[st
     if not len(together) or not np.isfinite(together).all():
         yield {"missing": "the radii in its items are not all finite"}
         return
-    low, high = float(together.min()), float(together.max())
-    edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
+    edges = numbers.edges(together, BINS)
     yield {
         "kind": "radii",
-        "edges": [float(f"{edge:.5g}") for edge in edges],
+        "edges": numbers.short(edges, 5),
         "groups": [
             {
                 "level": level,
                 "n": len(found),
                 "counts": np.histogram(found, edges)[0].tolist(),
-                "quantiles": [float(f"{value:.4g}") for value in np.quantile(found, QUANTILES)],
+                "quantiles": numbers.short(np.quantile(found, QUANTILES)),
             }
             for level, found in values.items()
         ],

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hierbench.analysis.confusion import over_tree
+from hierbench.analysis.entailment import thinned
 from hierbench.data.datasets import spread
 from hierbench.errors import HierbenchError
+from hierbench.leaderboard.page import numbers
 from hierbench.metrics.entailment import curves, ties
 from hierbench.taxonomy import edge_hash
 
@@ -34,32 +36,22 @@ def scores(record: Record, items: Items) -> Iterator[Panel]:
     """PEP's pairs: how true and false ones score, and how well a threshold tells them apart."""
     pairs = items["pairs"]
     score, true = pairs["score"].to_numpy(float), pairs["label"].to_numpy() == 1
-    low, high = float(score.min()), float(score.max())
-    edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
-    found = curves(score, true)
-    kept = _telling(found.false_positive_rate, found.recall)
+    edges = numbers.edges(score, BINS)
+    found = thinned(curves(score, true), CURVE)
     figures = {name: figure.value for name, figure in (record.metrics or {}).items() if name in ("auc", "ap")}
     yield {
         "kind": "scores",
         "definition": record.definition,
-        "edges": _short(edges),
+        "edges": numbers.short(edges),
         "true": {"n": int(true.sum()), "counts": np.histogram(score[true], edges)[0].tolist()},
         "false": {"n": int((~true).sum()), "counts": np.histogram(score[~true], edges)[0].tolist()},
         "zero": round(ties(score)["zero_fraction"], 4),
         "figures": figures,
         "unit": record.specs.get("auc", {}).get("unit", "percent"),
-        "fpr": _short(found.false_positive_rate[kept]),
-        "recall": _short(found.recall[kept]),
-        "precision": _short(found.precision[kept]),
+        "fpr": numbers.short(found.false_positive_rate),
+        "recall": numbers.short(found.recall),
+        "precision": numbers.short(found.precision),
     }
-
-
-def _telling(across: np.ndarray, up: np.ndarray) -> np.ndarray:
-    """Positions of at most `CURVE` points of a curve, evenly spread along it, both ends among them."""
-    along = np.concatenate([[0.0], np.cumsum(np.hypot(np.diff(across), np.diff(up)))])
-    if len(along) <= CURVE:
-        return np.arange(len(along))
-    return np.unique(np.searchsorted(along, np.linspace(0, along[-1], CURVE)).clip(0, len(along) - 1))
 
 
 # ------------------------------------------------------------------------------------------------------------ tree
@@ -107,37 +99,28 @@ def _pairs(record: Record, tables: Items) -> Iterator[Panel]:
     by = "margin" if "margin" in pairs else "score"  # the margin orders pairs whose scores are all 0
     true, false = (pairs[pairs["label"] == label].sort_values(by, kind="stable") for label in (1, 0))
 
-    def listed(title: str, rows: pd.DataFrame) -> Panel:
-        rows = rows.drop_duplicates("specific").head(LISTED)
-        told = [
-            _item(row["specific"], row["general"], f"score {row['score']:.3f}" + _margin(row))
-            for _, row in rows.iterrows()
-        ]
-        return {"title": title, "items": told}
+    def first(rows: pd.DataFrame) -> pd.DataFrame:
+        return rows.drop_duplicates("specific").head(LISTED)
 
-    yield listed("Best: captions of the image that score highest", true.iloc[::-1])
-    yield listed("Worst: captions of the image that score lowest", true)
-    yield listed("Worst: captions of other images that score highest", false.iloc[::-1])
+    def told(row: pd.Series) -> Panel:
+        unclamped = f", unclamped {row['margin']:.3f}" if "margin" in row else ""
+        return _item(row["specific"], row["general"], f"score {row['score']:.3f}{unclamped}")
 
-
-def _margin(row: pd.Series) -> str:
-    return f", unclamped {row['margin']:.3f}" if "margin" in row else ""
+    yield _list("Best: captions of the image that score highest", first(true.iloc[::-1]), told)
+    yield _list("Worst: captions of the image that score lowest", first(true), told)
+    yield _list("Worst: captions of other images that score highest", first(false.iloc[::-1]), told)
 
 
 def _mistakes(record: Record, tables: Items) -> Iterator[Panel]:
     images, names = tables["images"], _class_names(record)
     wrong = images[images["predicted"] != images["label"]].sort_values("tie", kind="stable")
 
-    def listed(title: str, rows: pd.DataFrame) -> Panel:
-        told = [
-            _item(row["image_id"], _taken(names, row), f"{row['tie']} edges apart")
-            for _, row in rows.iterrows()
-        ]
-        return {"title": title, "items": told}
+    def told(row: pd.Series) -> Panel:
+        return _item(row["image_id"], _taken(names, row), f"{row['tie']} edges apart")
 
     far = wrong.iloc[::-1].head(LISTED)
-    yield listed("Best: the mildest mistakes", wrong.head(min(LISTED, len(wrong) - len(far))))
-    yield listed("Worst: mistakes farthest off in the tree", far)
+    yield _list("Best: the mildest mistakes", wrong.head(min(LISTED, len(wrong) - len(far))), told)
+    yield _list("Worst: mistakes farthest off in the tree", far, told)
 
 
 def _classes(record: Record, tables: Items) -> Iterator[Panel]:
@@ -154,66 +137,58 @@ def _classes(record: Record, tables: Items) -> Iterator[Panel]:
     yield {"title": "Best classes", "items": told[:few]}
     yield {"title": "Worst classes", "items": told[::-1][:few]}
     wrong = images[~right]
-    shown = [wrong.iloc[k] for k in spread(len(wrong), LISTED)] if len(wrong) else []
-    yield {
-        "title": f"Of the {len(wrong):,} images that it names wrongly",
-        "items": [_item(row["image_id"], _taken(names, row), "") for row in shown],
-    }
+    yield _list(
+        f"Of the {len(wrong):,} images that it names wrongly",
+        _spread(wrong),
+        lambda row: _item(row["image_id"], _taken(names, row), ""),
+    )
 
 
 def _found(record: Record, tables: Items) -> Iterator[Panel]:
     captions = tables["captions"].sort_values("rank", kind="stable")
     first = captions[captions["rank"] == 1]
     worst = captions.iloc[::-1].drop_duplicates("image_id").head(LISTED)
-    best = first.iloc[spread(len(first), LISTED)] if len(first) else first
 
-    def listed(title: str, rows: pd.DataFrame) -> Panel:
-        told = [
-            _item(row["image_id"], row["caption"], f"its image comes at rank {row['rank']:,}")
-            for _, row in rows.iterrows()
-        ]
-        return {"title": title, "items": told}
+    def told(row: pd.Series) -> Panel:
+        return _item(row["image_id"], row["caption"], f"its image comes at rank {row['rank']:,}")
 
-    yield listed(f"Best: of the {len(first):,} captions whose image comes first", best)
-    yield listed("Worst: captions whose image comes last", worst[worst["rank"] > 1])
+    yield _list(f"Best: of the {len(first):,} captions whose image comes first", _spread(first), told)
+    yield _list("Worst: captions whose image comes last", worst[worst["rank"] > 1], told)
 
 
 def _chains(record: Record, tables: Items) -> Iterator[Panel]:
     images = tables["images"].sort_values("precision", kind="stable")
     images = images.iloc[np.argsort((images["precision"] * images["recall"]).to_numpy(), kind="stable")]
 
-    def listed(title: str, rows: pd.DataFrame) -> Panel:
-        told = [
-            _item(
-                row["image_id"], f"image {row['image_id']}",
-                f"precision {100 * row['precision']:.0f} %, recall {100 * row['recall']:.0f} %",
-            )
-            for _, row in rows.iterrows()
-        ]  # fmt: skip
-        return {"title": title, "items": told}
+    def told(row: pd.Series) -> Panel:
+        found = f"precision {100 * row['precision']:.0f} %, recall {100 * row['recall']:.0f} %"
+        return _item(row["image_id"], f"image {row['image_id']}", found)
 
     few = min(LISTED, len(images) // 2)
-    yield listed("Best: images whose captions are found best", images.iloc[::-1].head(few))
-    yield listed("Worst: images whose captions are found worst", images.head(few))
+    yield _list("Best: images whose captions are found best", images.iloc[::-1].head(few), told)
+    yield _list("Worst: images whose captions are found worst", images.head(few), told)
 
 
 def _labels(record: Record, tables: Items) -> Iterator[Panel]:
     classes = tables["classes"].dropna(subset=["average_precision"])
     classes = classes.sort_values("average_precision", kind="stable")
 
-    def listed(title: str, rows: pd.DataFrame) -> Panel:
-        told = [
-            {
-                "text": str(row["name"]),
-                "says": f"average precision {100 * row['average_precision']:.1f} %, {row['images']:,} images",
-            }
-            for _, row in rows.iterrows()
-        ]
-        return {"title": title, "items": told}
+    def told(row: pd.Series) -> Panel:
+        found = f"average precision {100 * row['average_precision']:.1f} %, {row['images']:,} images"
+        return {"text": str(row["name"]), "says": found}
 
     few = min(LISTED, len(classes) // 2)
-    yield listed("Best classes", classes.iloc[::-1].head(few))
-    yield listed("Worst classes", classes.head(few))
+    yield _list("Best classes", classes.iloc[::-1].head(few), told)
+    yield _list("Worst classes", classes.head(few), told)
+
+
+def _list(title: str, rows: pd.DataFrame, told: Callable[[pd.Series], Panel]) -> Panel:
+    return {"title": title, "items": [told(row) for _, row in rows.iterrows()]}
+
+
+def _spread(rows: pd.DataFrame) -> pd.DataFrame:
+    """A few rows, evenly spread."""
+    return rows.iloc[spread(len(rows), LISTED)] if len(rows) else rows
 
 
 def _item(image: Any, text: Any, says: str) -> Panel:
@@ -245,7 +220,3 @@ def _manifest(record: Record) -> Manifest | None:
         return load_manifest(record.dataset)
     except HierbenchError:
         return None
-
-
-def _short(values: Sequence[float] | np.ndarray) -> list[float]:
-    return [float(f"{value:.4g}") for value in values]

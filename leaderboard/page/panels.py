@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 Panel = dict[str, Any]
 Items = Mapping[str, "pd.DataFrame"]
 
-CONTENT = 1  # rises when the panels' content changes: what the cache holds is then made again
+CONTENT = 2  # rises when the panels' content changes: what the cache holds is then made again
 
 NO_ITEMS = (
     "no per-item outcomes lie beside its record: keep the run's folder items, or run it again with --force"
@@ -64,78 +65,90 @@ KINDS = (
 
 def panels(places: Sequence[Place]) -> list[Panel]:
     """All panels of one model, those of a kind together; of a kind without any, one that says what is missing."""
-    outcomes_of = _Outcomes()
-    return [panel for kind in KINDS for panel in _of_kind(kind, places, outcomes_of)]
+    wanted = [kind for kind in KINDS if not _impossible(kind, places)]
+    made = [_of_record(place, wanted) for place in places]  # so that the items of each are read once
+    return [panel for kind in KINDS for panel in _of_kind(kind, places, made)]
 
 
-def _of_kind(kind: Kind, places: Sequence[Place], outcomes_of: _Outcomes) -> list[Panel]:
-    if kind.make is captions.disc and (why := captions.no_disc([place.record for place in places])):
-        return [{"title": kind.title, "missing": why}]
-    fitting = [place for place in places if place.record.task.startswith(kind.of)]
-    measured = [place for place in fitting if place.record.metrics is not None]
-    made: list[Panel] = []
-    lacking: dict[str, list[str]] = {}
-    for place in measured:
+def _impossible(kind: Kind, places: Sequence[Place]) -> str:
+    """Why no record of this model can give panels of this kind; empty where one could."""
+    return captions.no_disc([place.record for place in places]) if kind.make is captions.disc else ""
+
+
+def _of_record(place: Place, wanted: Sequence[Kind]) -> dict[str, list[Panel]]:
+    """Title of a kind -> what one record gives for it, of those kinds that are made of its task."""
+    record = place.record
+    kinds = [kind for kind in wanted if record.metrics is not None and record.task.startswith(kind.of)]
+    if not kinds:
+        return {}
+    lacking = _lacking(place)
+    if lacking:
+        return {kind.title: [{"missing": lacking}] for kind in kinds}
+    read = lru_cache(None)(lambda: results.read_items(place.folder, record))  # not where the cache has all
+    found = {}
+    for kind in kinds:
         try:
-            found = outcomes_of.made(place, kind)
+            found[kind.title] = _made(record, kind, read)
         except (
             Exception
         ) as error:  # items whose columns are not what the task keeps: whatever pandas thinks of them
-            found = [{"missing": f"its items cannot be used ({one_line(error)})"}]
-        for panel in found:
+            found[kind.title] = [{"missing": f"its items cannot be used ({one_line(error)})"}]
+    return found
+
+
+def _lacking(place: Place) -> str:
+    """What is wrong with the items beside a record; empty where they are its own."""
+    try:
+        found = results.items_sha256(place.folder, place.record)
+    except (OSError, HierbenchError) as error:
+        return one_line(error)
+    if found is None:
+        return NO_ITEMS
+    return "" if found[0] == place.record.items_sha256 else OTHER_ITEMS
+
+
+def _made(record: Record, kind: Kind, read: Callable[[], Items]) -> list[Panel]:
+    """The panels of one record, from the cache if it has them. Raises whatever the items make pandas raise."""
+    file = _remembered(record, kind)
+    if (known := known_json(file)) is not None and isinstance(known.get("panels"), list):
+        return known["panels"]
+    made = list(kind.make(record, read()))
+    if not any("missing" in panel for panel in made):  # what is missing may come
+        with suppress(OSError):  # a cache that cannot be written: made again next time
+            write_json(file, {"panels": made})
+    return json.loads(json.dumps(made))  # as it comes from the cache
+
+
+def _of_kind(kind: Kind, places: Sequence[Place], made: Sequence[Mapping[str, list[Panel]]]) -> list[Panel]:
+    """The panels of a kind, each with where it is from, and then a line for each reason why others are missing."""
+    if why := _impossible(kind, places):
+        return [{"title": kind.title, "missing": why}]
+    shown: list[Panel] = []
+    lacking: dict[str, list[str]] = {}
+    for place, of_record in zip(places, made, strict=True):
+        record = place.record
+        for panel in of_record.get(kind.title, []):
             if "missing" in panel:
-                lacking.setdefault(panel["missing"], []).append(place.record.task)
+                lacking.setdefault(panel["missing"], []).append(record.task)
             else:
-                about = {
-                    "task": place.record.task,
-                    "dataset": place.record.dataset,
-                    "way": _way(place.record),
-                }
-                made.append({"title": kind.title, **about, **panel})
+                about = {"task": record.task, "dataset": record.dataset, "way": _way(record)}
+                shown.append({"title": kind.title, **about, **panel})
     told = [{"title": kind.title, "missing": f"{', '.join(tasks)}: {why}"} for why, tasks in lacking.items()]
-    if not measured:
-        whys = [place.record.skipped or place.record.error for place in fitting]
-        reason = next((f"{fitting[0].record.task}: {why}" for why in whys if why), None)
-        run = f"not measured: `hierbench run MODEL --task {kind.get}` with the same --out gives it"
-        told = [{"title": kind.title, "missing": one_line(reason) if reason else run}]
-    return made + told
+    return [*shown, *told] or [{"title": kind.title, "missing": _not_measured(kind, places)}]
+
+
+def _not_measured(kind: Kind, places: Sequence[Place]) -> str:
+    """Why the tasks that would give panels of this kind have no figures, or how to measure one."""
+    fitting = [place.record for place in places if place.record.task.startswith(kind.of)]
+    why = next((why for record in fitting if (why := record.skipped or record.error)), None)
+    if why:
+        return one_line(f"{fitting[0].task}: {why}")
+    return f"not measured: `hierbench run MODEL --task {kind.get}` with the same --out gives it"
 
 
 def _way(record: Record) -> str:
     part = "" if record.limit is None else f", limit {record.limit:,}"
     return f"{record.way}{part}"
-
-
-class _Outcomes:
-    """Items read once for all kinds, and not at all where the cache has what is made of them."""
-
-    def __init__(self) -> None:
-        self._read: dict[int, Items] = {}
-
-    def made(self, place: Place, kind: Kind) -> list[Panel]:
-        """The panels of one record. Raises whatever the items make pandas raise."""
-        try:
-            found = results.items_sha256(place.folder, place.record)
-        except (OSError, HierbenchError) as error:
-            return [{"missing": one_line(error)}]
-        if found is None:
-            return [{"missing": NO_ITEMS}]
-        if found[0] != place.record.items_sha256:
-            return [{"missing": OTHER_ITEMS}]
-        file = _remembered(place.record, kind)
-        if (known := known_json(file)) is not None and isinstance(known.get("panels"), list):
-            return known["panels"]
-        made = list(kind.make(place.record, self._items(place)))
-        if not any("missing" in panel for panel in made):  # what is missing may come
-            with suppress(OSError):  # a cache that cannot be written: made again next time
-                write_json(file, {"panels": made})
-        return json.loads(json.dumps(made))  # as it comes from the cache
-
-    def _items(self, place: Place) -> Items:
-        key = id(place.record)
-        if key not in self._read:
-            self._read = {key: results.read_items(place.folder, place.record)}  # one record's at a time
-        return self._read[key]
 
 
 def _remembered(record: Record, kind: Kind) -> Path:

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from sites import record
 
+from hierbench.analysis.entailment import thinned
 from hierbench.contracts import ModelCard
 from hierbench.engine.contents import content_id
 from hierbench.engine.store import EmbeddingStore
 from hierbench.leaderboard.page import content, outcomes, panels
+from hierbench.metrics.entailment import Curves
 from hierbench.results import write_record
 
 FACTS = {"card": {"embedding_dim": 4}, "geometry": {"name": "lorentz", "curvature": 0.25}, "dtype": "float32",
@@ -47,7 +49,7 @@ def test_scores_by_hand(tmp_path):
 
 def test_long_curves_are_thinned_and_keep_their_ends():
     across = np.linspace(0, 1, 10_000)
-    kept = outcomes._telling(across, across**2)
+    kept = thinned(Curves(np.arange(10_000), across, across**2, across), outcomes.CURVE).threshold
     assert len(kept) <= outcomes.CURVE
     assert (kept[0], kept[-1]) == (0, 9_999)
 
