@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -217,22 +218,7 @@ def entailment(
     found = asked.scored(models, ("pep-v2", "pep-uncleaned"), "pairs of captions and images to tell apart")
     out = run_folder(out, "{}-analyze")
     rows = reports.entailments(found, out, dataset, form)
-    if as_json:
-        print_json({"rows": rows, "folder": str(out)})
-        return
-    shown = [
-        {
-            "model": row["model"], "group": row["group"], "positives": row["positives"],
-            **{name.upper(): _bounded(row, name) for name in ("auc", "ap")},
-            "score 0,\npos. %": f"{row['zero_positives']:.1f}", "score 0,\nneg. %": f"{row['zero_negatives']:.1f}",
-            "ties\n%": f"{row['tied']:.1f}",
-        }
-        for row in rows
-    ]  # fmt: skip
-    print_listing(shown, list(shown[0]))
-    for model, why in {row["model"]: row["degenerate"] for row in rows if row["degenerate"]}.items():
-        print_text(f"{model}: {why}: its AUC and AP say little.")
-    say(f"\nFiles in {out}")
+    _show(rows, out, as_json, _show_entailments)
 
 
 @app.command()
@@ -255,11 +241,7 @@ def confusion(
     found = asked.scored(models, ("hierarchy",), "tree of its classes")
     out = run_folder(out, "{}-analyze")
     rows = reports.confusions(found, asked.tree(), out, dataset, count, form)
-    if as_json:
-        print_json({"rows": rows, "folder": str(out)})
-        return
-    _show_confusions(rows)
-    say(f"\nFiles in {out}")
+    _show(rows, out, as_json, _show_confusions)
 
 
 @app.command()
@@ -294,6 +276,22 @@ def geometry(
         return
     _show_geometries(looks)
     say(f"\nFiles in {out}")
+
+
+def _show_entailments(rows: list[dict[str, Any]]) -> None:
+    """A row a model and level, then whose figures say little."""
+    shown = [
+        {
+            "model": row["model"], "group": row["group"], "positives": row["positives"],
+            **{name.upper(): _bounded(row, name) for name in ("auc", "ap")},
+            "score 0,\npos. %": f"{row['zero_positives']:.1f}", "score 0,\nneg. %": f"{row['zero_negatives']:.1f}",
+            "ties\n%": f"{row['tied']:.1f}",
+        }
+        for row in rows
+    ]  # fmt: skip
+    print_listing(shown, list(shown[0]))
+    for model, why in {row["model"]: row["degenerate"] for row in rows if row["degenerate"]}.items():
+        print_text(f"{model}: {why}: its AUC and AP say little.")
 
 
 def _show_confusions(rows: list[dict[str, Any]]) -> None:
@@ -345,10 +343,20 @@ def _show_geometries(looks: dict[str, dict[str, Any]]) -> None:
     print_text(f"{LEGEND}{more}", indent=0)
 
 
-def _show(rows: list[dict[str, Any]], out: Path, as_json: bool) -> None:
+def _show_rows(rows: list[dict[str, Any]]) -> None:
+    shown = [{k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows]
+    print_listing(shown, list(rows[0]) if rows else [])
+
+
+def _show(
+    rows: list[dict[str, Any]],
+    out: Path,
+    as_json: bool,
+    table: Callable[[list[dict[str, Any]]], None] = _show_rows,
+) -> None:
+    """Print an analysis' rows, as one JSON document or as `table` has them, and where its files are."""
     if as_json:
         print_json({"rows": rows, "folder": str(out)})
         return
-    shown = [{k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows]
-    print_listing(shown, list(rows[0]) if rows else [])
+    table(rows)
     say(f"\nFiles in {out}")

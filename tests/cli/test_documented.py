@@ -333,7 +333,7 @@ OPTIONS = [
     "leaderboard verify bundle --against filed --json",
     "leaderboard add bundle -o filed --replace --json",
     *(
-        f"analyze {what} mymodel {ANALYZE} --format svg"
+        f"analyze {what} mymodel {ANALYZE}"
         for what in ("norms", "uncertainty", "horopca --centre origin", "entailment")
     ),
     f"analyze confusion mymodel {EMBED} {DATA} --dataset miniature-things --limit 12 --format svg -n 2 --json -o see",
