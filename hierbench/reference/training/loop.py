@@ -179,7 +179,7 @@ def _save(
 ) -> None:
     """Every process brings its readers' positions; the first one writes, of a sharded model all do."""
     lead, keep = trainer.processes.rank == 0, trainer.config.train.keep_states
-    name = temporary_name(f"step-{done:07d}")
+    name = temporary_name(checkpoints.place(out, done).name)
     shares: Sequence[Any] = [(consumed, tally, name)]
     if trainer.processes.world > 1:
         shares = [None] * trainer.processes.world

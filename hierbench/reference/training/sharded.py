@@ -47,10 +47,7 @@ def save(
         try:
             dcp.save(tensors, storage_writer=dcp.FileSystemWriter(folder / SHARDED))
         except (dcp.api.CheckpointException, RuntimeError) as error:
-            raise OutputError(
-                f"checkpoint of step {step} could not be written, earlier ones are whole: {_reason(error)}; "
-                "make room or mend it, then --resume goes on"
-            ) from error
+            raise checkpoints.unwritten(checkpoints.place(run, step), _reason(error)) from error
         if lead:
             checkpoints.write_state(folder, state)
 

@@ -39,14 +39,27 @@ class Saved:
     average: dict[str, Tensor] | None = None  # of a run with train.ema
 
 
+def place(run: Path, step: int) -> Path:
+    """The folder of a run's checkpoint after `step` steps."""
+    return run / "checkpoints" / f"step-{step:07d}"
+
+
+def unwritten(checkpoint: Path, reason: object) -> OutputError:
+    """The error of a checkpoint that could not be written."""
+    return OutputError(
+        f"checkpoint {checkpoint} could not be written, earlier ones are whole: {reason}; "
+        "make room or mend it, then --resume goes on"
+    )
+
+
 @contextmanager
 def placed(run: Path, step: int, temporary: str, *, keep: int) -> Iterator[Path]:
     """The folder, called `temporary`, to write checkpoint `step` (steps done) into; it gets its name when whole.
 
     Then all but the newest `keep` go. Raises OutputError, one line.
     """
-    folder = run / "checkpoints"
-    final, written = folder / f"step-{step:07d}", folder / temporary
+    final = place(run, step)
+    folder, written = final.parent, final.with_name(temporary)
     try:
         written.mkdir(parents=True)
         yield written
@@ -57,10 +70,7 @@ def placed(run: Path, step: int, temporary: str, *, keep: int) -> Iterator[Path]
         written.rename(final)
         sync(folder)
     except OSError as error:
-        raise OutputError(
-            f"checkpoint {final} could not be written, earlier ones are whole: {error.strerror or error}; "
-            "make room or mend it, then --resume goes on"
-        ) from error
+        raise unwritten(final, error.strerror or error) from error
     finally:
         shutil.rmtree(written, ignore_errors=True)
     for old in saved(run)[:-keep]:
@@ -71,7 +81,7 @@ def save(
     run: Path, step: int, weights: Mapping[str, dict[str, Tensor]], state: dict[str, Any], *, keep: int
 ) -> None:
     """Write checkpoint `step`; `weights` by file name. Raises OutputError, one line."""
-    with placed(run, step, temporary_name(f"step-{step:07d}"), keep=keep) as folder:
+    with placed(run, step, temporary_name(place(run, step).name), keep=keep) as folder:
         for name, tensors in weights.items():
             save_weights(folder / name, tensors)
         write_state(folder, state)
