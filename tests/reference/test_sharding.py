@@ -72,10 +72,12 @@ from pathlib import Path
 sys.path[:0] = {tests!r}
 import torch, torch.distributed as dist
 from hierbench.reference.training import sharded
+from hierbench.reference.training.launch import _of_the_first
 from hierbench.reference.training.trainer import Processes
 from test_sharding import FAMILIES, stepped
 dist.init_process_group("gloo")
 processes = Processes(dist.get_rank(), dist.get_world_size())
+assert _of_the_first(Path(f"by the clock of {{processes.rank}}")) == Path("by the clock of 0")
 for family in FAMILIES:
     trainer, figures = stepped(family, "full", processes)
     held = sum(p.to_local().numel() for p in trainer.encoders.parameters())

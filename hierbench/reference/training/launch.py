@@ -37,10 +37,19 @@ def launch(config: ReferenceConfig, out: Path, *, device: str = "auto", resume: 
         torch.cuda.set_device(device)
     with _ending_with_the_others(rank):
         dist.init_process_group("nccl" if cuda else "gloo")
-        final = train(config, out, device=device, resume=resume, processes=Processes(rank, world))
+        final = train(
+            config, _of_the_first(out), device=device, resume=resume, processes=Processes(rank, world)
+        )
         dist.barrier()
         dist.destroy_process_group()
     return final if rank == 0 else None
+
+
+def _of_the_first(out: Path) -> Path:
+    """The first process's folder in all: without --out it is called by the time, which each reads on its own clock."""
+    shared = [out]
+    dist.broadcast_object_list(shared, src=0)
+    return shared[0]
 
 
 @contextmanager
