@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from hierbench.errors import OutputError
-from hierbench.leaderboard import compare, render, tables
+from hierbench.leaderboard import checks, compare, render, tables
 from hierbench.names import lookup
 from hierbench.results import Record
 
@@ -29,7 +29,7 @@ OTHERS = "zero-shot-image-classification"
 
 
 def card(model: str, folders: Sequence[str | Path], layout: str | None = None) -> str:
-    """The card of a model that was measured in some output folders.
+    """The card of a model that was measured in some output folders; figures that are not their items' are marked.
 
     Raises UnknownNameError for a model that they do not have, OutputError where it has no figures.
     """
@@ -48,7 +48,8 @@ def index(model: str, folders: Sequence[str | Path]) -> dict[str, Any]:
 
 def _records(model: str, folders: Sequence[str | Path]) -> list[Record]:
     found = compare.found_in(folders)
-    records = [record for _, record in lookup("model in these results", model, found).values()]
+    of_model = lookup("model in these results", model, found)
+    records = checks.checked((record, folder) for folder, record in of_model.values())
     if not any(record.metrics for record in records):
         raise OutputError(
             f"{model} has no figures in {', '.join(map(str, folders))}: nothing to put on a card"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from hierbench.leaderboard.columns import Column
@@ -12,8 +13,9 @@ GAP = "–"
 
 
 def figure(column: Column, cell: Cell) -> str:
-    """The figure as tables print it, a dash for a gap."""
-    return GAP if cell.estimate is None else printed(column, cell.estimate.value)
+    """The figure as tables print it; a dash for a gap and for what is not a number."""
+    estimate = cell.estimate
+    return GAP if estimate is None or not math.isfinite(estimate.value) else printed(column, estimate.value)
 
 
 def interval(column: Column, cell: Cell) -> str:

@@ -310,6 +310,8 @@ def _cells(
             continue
         where = column.task or "average"
         notes = [f"{where}: {figure.degenerate}"] if figure.degenerate else []
+        if not math.isfinite(figure.estimate.value):
+            notes.append(f"{where}: the recorded figure is not a number")
         foreign = figure.fingerprint is not None and figure.fingerprint != usual
         if foreign:
             notes.append(
@@ -365,6 +367,16 @@ def printed(column: Column, value: float) -> str:
     scaled = value * 100 if column.unit == "fraction" else value
     digits = 2 if column.unit == "raw" else 1
     return f"{round(scaled, digits) + 0.0:.{digits}f}"  # + 0.0: no minus before a zero
+
+
+def source(records: Iterable[Record], column: Column, cell: Cell) -> Record | None:
+    """Of a row's records the one that a cell's figure stands in; that of a gap says why there is none."""
+    of_task = [record for record in records if record.task == column.task]
+    if cell.estimate is None:
+        return next((record for record in of_task if record.metrics is None), None)
+    return next(
+        (record for record in of_task if (record.metrics or {}).get(column.metric) is cell.estimate), None
+    )
 
 
 def _gap(column: Column, row: str, by_place: Mapping) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 from hierbench.files import safe_name
-from hierbench.leaderboard import tables
+from hierbench.leaderboard import checks, tables
 from hierbench.leaderboard.columns import Column, every_metric, layout
 
 if TYPE_CHECKING:
@@ -71,13 +71,13 @@ class Board:
 
 
 def board(folders: Sequence[str | Path], layout_name: str | None = None) -> Board:
-    """What several output folders hold. Raises OutputError, UnknownNameError."""
+    """What several output folders hold, figures held against their items. Raises OutputError, UnknownNameError."""
     found = tables.gathered(folders)
-    records = [place[0] for place in found]
+    records = checks.checked(found)
     chosen = layout(layout_name or tables.layout_of(folders))
     plain = tables.build(records, chosen)
     places: dict[str, list[Place]] = {row.model: [] for row in plain.rows}
-    for row, (record, folder) in zip(tables.row_names(records), found, strict=True):
+    for row, record, (_, folder) in zip(tables.row_names(records), records, found, strict=True):
         places[row].append(Place(record, Path(folder)))
     table = tables.build(records, every_metric(chosen, records))
     return Board(table, frozenset(column.key for column in plain.columns), places, plain)
@@ -145,8 +145,10 @@ def _column(
     board: Board, column: Column, position: int, tasks: Sequence[str], numbers: Mapping[int, int]
 ) -> dict[str, Any]:
     cells = [row.cells[position] for row in board.table.rows]
-    sources = [_source(board.places[row.model], column, cell) for row, cell in
-               zip(board.table.rows, cells, strict=True)]  # fmt: skip
+    sources = [
+        tables.source((place.record for place in board.places[row.model]), column, cell)
+        for row, cell in zip(board.table.rows, cells, strict=True)
+    ]
     sizes = [cell.n for cell in cells]
     found: dict[str, Any] = {
         "key": column.key,
@@ -170,19 +172,11 @@ def _column(
         found["best"] = best
     if notes := {row: list(cell.notes) for row, cell in enumerate(cells) if cell.notes}:
         found["notes"] = notes
+    if doubtful := [row for row, cell in enumerate(cells) if cell.degenerate]:
+        found["doubtful"] = doubtful
     if apart := [row for row, cell in enumerate(cells) if not cell.comparable]:
         found["apart"] = apart
     return found
-
-
-def _source(places: Sequence[Place], column: Column, cell: tables.Cell) -> Record | None:
-    """The record that a cell's figure stands in; that of a gap says why."""
-    of_task = [place.record for place in places if place.record.task == column.task]
-    if cell.estimate is None:
-        return next((record for record in of_task if record.metrics is None), None)
-    return next(
-        (record for record in of_task if (record.metrics or {}).get(column.metric) is cell.estimate), None
-    )
 
 
 class _Facts:

@@ -103,6 +103,7 @@ def _overview(board: Board) -> dict[str, Any]:
                 {
                     "text": cells.figure(column, cell),
                     "best": cell.best,
+                    "notes": [note + 1 for note in cell.notes],
                 }
                 for column, cell in zip(table.columns, row.cells, strict=True)
             ],
@@ -113,6 +114,7 @@ def _overview(board: Board) -> dict[str, Any]:
         "heads": [f"{column.group}: {cells.heading(column)}" for column in table.columns],
         "rows": rows,
         "remarks": table.remarks,
+        "footnotes": table.footnotes,
         "tasks": [
             {"name": task, "page": _link(f"tasks/{page}.html")} | _task_title(task)
             for task, page in board.tasks.items()

@@ -88,3 +88,17 @@ def test_who_has_no_card(tmp_path):
     write_record(tmp_path / "x", failed, {})
     with pytest.raises(OutputError, match="d has no figures in"):
         card("d", [tmp_path / "x"])
+
+
+def test_a_figure_that_is_not_that_of_its_items_says_so(tmp_path):
+    many(tmp_path, {"a": 0.0})
+    path = tmp_path / "results" / "a" / "zero-shot__imagenet.json"
+    content = json.loads(path.read_text())
+    content["metrics"]["top1"]["value"] = 99.9
+    path.write_text(json.dumps(content))
+    head, body = block(card("a", [tmp_path], "argent"))
+    (result,) = head["model-index"][0]["results"]
+    reasons = {metric["type"]: metric["args"].get("degenerate") for metric in result["metrics"]}
+    assert reasons["mean_per_class"] is None
+    assert "the recorded 99.9 of a is not the " in reasons["top1"]
+    assert "the recorded 99.9 of a is not the " in body

@@ -141,7 +141,9 @@ def test_json_holds_values_as_recorded():
 def test_a_figure_that_is_not_a_number():
     table = Table("t", (ACC,), (Row("a", "", (Cell(Estimate(float("nan"))),)),))
     assert json.loads(render.json(table))["rows"][0]["cells"][ACC.key]["value"] is None
-    assert "nan" in render.terminal(table, 80)
+    for form in ("terminal", "markdown", "latex", "html"):
+        assert "nan" not in render.text(form, [table], 80)
+        assert "–" in render.text(form, [table], 80) or "--" in render.text(form, [table], 80)
 
 
 def test_a_table_without_columns_says_so():

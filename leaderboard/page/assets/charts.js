@@ -41,7 +41,8 @@ HB.bars = (place, column, rows) => {
     y: { label: null, domain: points.map(point => point.row), tickSize: 0,
          tickFormat: row => HB.short(window.HIERBENCH.models[row].name, narrow ? 18 : 30) },
     marks: [
-      Plot.barX(points, { y: "row", x: "value", fill: point => HB.hue(point.model.family), fillOpacity: 0.75,
+      Plot.barX(points, { y: "row", x: "value", fill: point => HB.hue(point.model.family),
+                          fillOpacity: point => (HB.isDoubtful(column, point.row) ? 0.2 : 0.75),
                           insetTop: 2, insetBottom: 2, title: "said", href: point => HB.modelLink(point.model) }),
       Plot.link(ranged, { y: "row", x1: "low", x2: "high", stroke: "currentColor", strokeWidth: 1.5 }),
       Plot.tickX(ranged, { y: "row", x: "low", insetTop: 7, insetBottom: 7, stroke: "currentColor" }),
@@ -50,7 +51,8 @@ HB.bars = (place, column, rows) => {
                           text: point => HB.printed(column, column.value[point.row]) }),
       Plot.ruleX([0]),
     ],
-  }, `${HB.label(column)}${column.better && `, ${column.better} is better`}; lines are 95 % intervals.`);
+  }, `${HB.label(column)}${column.better && `, ${column.better} is better`}; lines are 95 % intervals.${
+    points.some(point => HB.isDoubtful(column, point.row)) ? " Pale: a figure that says little, or is not that of its items." : ""}`);
 };
 
 HB.scatter = (place, across, up, rows) => {

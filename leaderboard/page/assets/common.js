@@ -53,6 +53,7 @@ HB.interval = (column, row) =>
     ? "" : `${HB.printed(column, column.low[row])} to ${HB.printed(column, column.high[row])}`;
 HB.notes = (column, row) => ((column.notes || {})[row] || []).map(note => window.HIERBENCH.notes[note]);
 HB.isBest = (column, row) => (column.best || []).includes(row);
+HB.isDoubtful = (column, row) => (column.doubtful || []).includes(row); // says little, or is not that of its items
 
 // What a screen reader says, and what stands there on hover.
 HB.said = (column, row) => {
@@ -65,6 +66,7 @@ HB.said = (column, row) => {
     interval && `95 % interval ${interval}`,
     n && `n = ${n.toLocaleString("en")}`,
     HB.isBest(column, row) && "best of its column",
+    HB.isDoubtful(column, row) && "doubtful",
     ...HB.notes(column, row),
   ].filter(Boolean).join("; ");
 };
@@ -77,7 +79,10 @@ HB.cell = (column, row, withInterval) => {
     "aria-label": `${window.HIERBENCH.models[row].name}, ${HB.fullName(column)}: ${HB.said(column, row)}`,
     "aria-haspopup": "dialog", onclick: () => HB.provenance(column, row),
   }, text);
-  if (column.value[row] !== null && HB.notes(column, row).length) button.append(HB.el("sup", { "aria-hidden": "true" }, "*"));
+  if (column.value[row] !== null && HB.notes(column, row).length) {
+    const doubtful = HB.isDoubtful(column, row);
+    button.append(HB.el("sup", { "aria-hidden": "true", class: doubtful ? "doubtful" : null }, doubtful ? "!" : "*"));
+  }
   if (withInterval && HB.interval(column, row)) {
     const half = (column.high[row] - column.low[row]) / 2;
     button.append(HB.el("span", { class: "interval" }, `±${HB.printed(column, half)}`));

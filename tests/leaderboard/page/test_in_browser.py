@@ -122,6 +122,27 @@ def test_provenance_opens_by_keyboard_and_closes_again(board):
     assert board.run("document.activeElement.className").startswith("cell")
 
 
+def test_doubtful_figures_and_those_that_are_not_numbers_say_so(browser, run_folder, tmp_path):
+    for model, value in (("alpha", 99.9), ("beta", None)):
+        path = run_folder / "results" / model / "zero-shot__imagenet.json"
+        content = json.loads(path.read_text())
+        content["metrics"]["top1"].update(value=value, low=None, high=None)
+        path.write_text(json.dumps(content))
+    site = build([run_folder], tmp_path / "site").folder
+    browser.errors.clear()
+    browser.open(site / "index.html")
+    browser.wait("document.getElementById('count').textContent")
+    cells = "[...document.querySelectorAll('.cell')].filter(cell => cell.textContent.startsWith({!r}))"
+    edited = cells.format("99.9")
+    assert browser.run(f"{edited}.map(cell => cell.querySelector('sup').textContent)") == ["!"]
+    assert "doubtful; zero-shot/imagenet: the recorded 99.9 of alpha" in browser.run(f"{edited}[0].title")
+    assert browser.run(f"{edited}[0].title === {edited}[0].ariaLabel.split(': ').slice(2).join(': ')")
+    gaps = browser.run(f"{cells.format('–')}.map(cell => cell.ariaLabel)")
+    (said,) = [said for said in gaps if "the recorded figure is not a number" in said]
+    assert "no figure; zero-shot/imagenet: the recorded nan of beta is not the 41 of its items" in said
+    assert browser.errors == []
+
+
 def test_charts_follow_the_choice(board):
     bars = "document.querySelectorAll('#bars [aria-label=bar] rect').length"
     assert board.run(bars) == 3

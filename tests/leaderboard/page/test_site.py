@@ -103,6 +103,59 @@ def test_gaps_have_their_reason(site):
     assert "not run for this model" in found["notes"][column["notes"]["2"][0]]
 
 
+def test_no_figure_that_its_items_bear_out_is_marked(site):
+    assert not any("doubtful" in column for column in data(site)["columns"])
+
+
+def edited(folder, model, task="zero-shot__imagenet", **figure):
+    """A record as somebody leaves it who changes its figure in an editor."""
+    path = folder / "results" / model / f"{task}.json"
+    content = json.loads(path.read_text())
+    content["metrics"]["top1"].update(figure)
+    path.write_text(json.dumps(content))
+
+
+def test_an_edited_figure_is_marked_with_its_reason_and_is_not_the_best(run_folder, tmp_path):
+    edited(run_folder, "alpha", value=99.9, low=None, high=None)
+    found = data(build([run_folder], tmp_path / "site").folder)
+    (column,) = [c for c in found["columns"] if c["key"] == "zero-shot/imagenet:top1"]
+    assert (column["value"][0], column["doubtful"], column["best"]) == (99.9, [0], [2])
+    assert found["notes"][column["notes"]["0"][0]] == (
+        "zero-shot/imagenet: the recorded 99.9 of alpha is not the 40 of its items: run it again"
+    )
+    index = pages(tmp_path / "site")[tmp_path / "site" / "index.html"]
+    assert "the recorded 99.9 of alpha is not the 40 of its items" in index.text
+
+
+def test_a_figure_that_is_not_a_number_is_a_gap_with_its_reason(run_folder, tmp_path):
+    edited(run_folder, "alpha", value=None, low=None, high=None)
+    found = data(build([run_folder], tmp_path / "site").folder)
+    (column,) = [c for c in found["columns"] if c["key"] == "zero-shot/imagenet:top1"]
+    assert column["value"] == [None, 41.0, 42.0]
+    said = [found["notes"][note] for note in column["notes"]["0"]]
+    assert "zero-shot/imagenet: the recorded figure is not a number" in said
+    assert column["record"][0] is not None  # where it comes from can be asked
+
+
+def test_figures_of_another_protocol_stand_in_a_column_of_their_own(run_folder, tmp_path):
+    fields = {"protocol": "corrected", "metrics": {"top1": (55.0, None, None)}}
+    write_record(tmp_path / "other", record("alpha", **fields))
+    found = data(build([run_folder, tmp_path / "other"], tmp_path / "site").folder)
+    columns = {c["key"]: c["value"] for c in found["columns"] if c["metric"] == "top1"}
+    assert columns == {
+        "zero-shot/imagenet:top1 (released)": [40.0, 41.0, 42.0],
+        "zero-shot/imagenet:top1 (corrected)": [55.0, None, None],
+    }
+
+
+def test_a_record_that_is_there_twice_stops_the_build(run_folder, tmp_path):
+    folder = run_folder / "results" / "alpha"
+    (folder / "copy.json").write_bytes((folder / "zero-shot__imagenet.json").read_bytes())
+    with pytest.raises(OutputError, match="a second time"):
+        build([run_folder], tmp_path / "site")
+    assert not (tmp_path / "site").exists()
+
+
 def test_models_have_what_they_are_filtered_by(site):
     models = data(site)["models"]
     assert [model["parameters"] for model in models] == [10**7, 2 * 10**7, 3 * 10**7]
