@@ -157,7 +157,9 @@ def regular_file(path: Path, what: str = "file") -> Path:
         ) from error
     if not stat.S_ISREG(mode):
         kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket"}
-        raise DataError(f"{what} {path} is a {kinds.get(stat.S_IFMT(mode), 'device')}, not a file: remove it")
+        raise DataError(
+            f"{what} {path} is a {kinds.get(stat.S_IFMT(mode), 'device')}, not a file: give a file in its place"
+        )
     return path
 
 

@@ -103,7 +103,7 @@ class Levels:
         levels = taxonomy.Levels(tree_of(part))
         inner = _inner_names(part, levels)
         texts = embeddings.texts(filled(inner, part.templates))
-        points = geometry.mean(texts.reshape(len(inner), len(part.templates), -1))
+        points = geometry.mean(texts.reshape(len(inner), len(part.templates), texts.shape[-1]))
         cuts = levels.cuts()
         leaf, answers = ask(
             geometry,

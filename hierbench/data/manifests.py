@@ -307,8 +307,9 @@ class Manifest(_Strict):
                 )
             if nameless := [node for node in levels.unnamed if node not in self.node_names]:
                 raise ValueError(
-                    f"taxonomy: {len(nameless)} inner nodes have no name that a prompt could say ({nameless[0]}): give "
-                    "them in the tree's third column or under `node_names`"
+                    f"taxonomy: {len(nameless)} inner nodes have no name that a prompt could say "
+                    f"({', '.join(nameless[:3])}{', …' if len(nameless) > 3 else ''}): give them in the tree's third "
+                    "column or under `node_names`"
                 )
 
     def _counts_add_up(self) -> None:

@@ -1,7 +1,8 @@
 """A user's own tree, in three forms: parent and child on each line, a table of ranks, nested YAML.
 
-- `.tsv`, parent–child: a line an edge, parent, tab, child, perhaps a third column with a name for people and prompts. A
-  line whose parent is `-` only names the root. Empty lines and those that begin with # are passed over.
+- `.tsv`, parent–child: a line an edge, parent, tab, child, perhaps a third column with a name for people and prompts,
+  which may be empty. A line whose parent is `-` only names the root. Empty lines and those that begin with # are passed
+  over.
 - `.tsv` or `.csv`, ranks: the first line is `class` and the names of the ranks, the general end first; then a line a
   class. The root is a node above them all, or the first rank's where that has one value.
 - `.yaml`: nested mappings, lists of classes at the ends; one key at the top, the root.
@@ -47,15 +48,22 @@ def read_tree(path: str | Path, classes: tuple[str, ...] | None = None) -> Taxon
     ]
     if len(lines) > MAX_NODES:
         raise DataError(f"taxonomy file {path}: it has {len(lines):,} lines; at most {MAX_NODES:,} are read")
-    cells = (line.split(separator) if separator == "\t" else next(csv.reader([line])) for _, line in lines)
-    rows = [(n, [cell.strip() for cell in row]) for (n, _), row in zip(lines, cells, strict=True)]
-    if rows and rows[0][1][0] == CLASS:
+    rows = [(n, _cells(path, n, line, separator)) for n, line in lines]
+    if rows and rows[0][1][0].lower() == CLASS:
         return _ranks(path, rows, classes, origin)
     if separator == ",":
         raise DataError(
             f"taxonomy file {path}, line 1: a table of ranks begins with {CLASS} and the ranks' names"
         )
     return _edges(path, rows, classes, origin)
+
+
+def _cells(path: Path, number: int, line: str, separator: str) -> list[str]:
+    try:
+        row = line.split(separator) if separator == "\t" else next(csv.reader([line]))
+    except csv.Error as error:  # a cell of more than 131,072 characters
+        raise DataError(f"taxonomy file {path}, line {number}: it is no line of a table ({error})") from error
+    return [cell.strip() for cell in row]
 
 
 def nested(
@@ -117,7 +125,7 @@ def _edges(path: Path, rows: list, classes: tuple[str, ...] | None, origin: dict
                 f"taxonomy file {path}, line {number}: it must hold parent and child with a tab between"
             )
         parent, child = columns[:2]
-        names[child] = columns[2] if len(columns) == 3 else child
+        names[child] = columns[2] if len(columns) == 3 and columns[2] else child
         names.setdefault(parent, parent)
         if parent != "-":
             edges.append((parent, child))
@@ -182,7 +190,7 @@ def _text(path: Path) -> str:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise DataError(f"taxonomy file {path} has more than {MAX_BYTES:,} bytes: is it the right file?")
-        return content.decode("utf-8-sig")
+        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
         what = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror or error
         raise DataError(f"taxonomy file {path} cannot be read: {what}") from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from hierbench.errors import DataError, UnknownNameError
@@ -43,6 +44,8 @@ def load(tree: Tree, classes: tuple[str, ...] | None = None) -> Taxonomy:
 @cache
 def _stored(name: str, classes: tuple[str, ...] | None) -> Taxonomy:
     known = _yaml("trees.yaml")
+    if name not in known and Path(name).suffix:
+        raise DataError(f"taxonomy file {name}: the name of a tree's file ends in {', '.join(SUFFIXES)}")
     if name not in known:
         raise UnknownNameError(f"no taxonomy {name!r}: known: {', '.join(sorted(known))}")
     facts = known[name]

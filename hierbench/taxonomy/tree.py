@@ -44,6 +44,10 @@ class Taxonomy:
     def __post_init__(self):
         if len(self.edges) >= MAX_NODES:
             raise self._wrong(f"it has {len(self.edges) + 1:,} nodes; at most {MAX_NODES:,} are read")
+        if not self.edges:
+            raise self._wrong("it holds no edges: give each class a node above it")
+        if own := next((child for parent, child in self.edges if parent == child), None):
+            raise self._wrong(f"{own} is its own parent: remove that edge")
         parent = {child: parent for parent, child in self.edges}
         if len(parent) != len(self.edges):
             ((twice, _),) = Counter(child for _, child in self.edges).most_common(1)
@@ -56,10 +60,14 @@ class Taxonomy:
         self._check_paths(parent)
         roots = sorted({p for p in parent.values() if p not in parent})
         if len(roots) != 1:
-            what = f"{len(roots)} roots ({', '.join(roots[:3])})" if roots else "no edges"
-            raise self._wrong(f"{what} make no tree: give all nodes one common root")
-        if stray := next((c for c in self.leaves if c not in parent), None):
-            raise self._wrong(f"class {stray} is not a node below its root")
+            raise self._wrong(
+                f"{len(roots)} roots ({', '.join(roots[:3])}) make no tree: give all nodes one common root"
+            )
+        if stray := [leaf for leaf in self.leaves if leaf not in parent]:
+            others = f" (nor are {len(stray) - 1:,} others)" if len(stray) > 1 else ""
+            raise self._wrong(
+                f"class {stray[0]} is not a node below its root{others}: add it by its id, or name it under `outside`"
+            )
         if len(set(self.leaves)) < len(self.leaves):
             ((twice, _),) = Counter(self.leaves).most_common(1)
             raise self._wrong(f"class {twice} is given twice")

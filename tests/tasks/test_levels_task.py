@@ -81,6 +81,20 @@ def test_strings_are_the_names_of_all_nodes_below_the_root_once_each(classificat
     assert len(set(texts)) == len(texts)
 
 
+def test_every_inner_node_may_be_a_class_itself(classification, task, embed):
+    tree = {"root": {"dog": ["poodle", "beagle"], "cat": None}}
+    classes = ("poodle", "beagle", "dog", "cat")
+    dataset = classification([0, 1, 2, 3], classes, classes, tree)
+    task = replace(task, keys=("1",))
+    knows = [{"poodle": 2.0, "dog": 1.0}, {"dog": 2.0, "beagle": 1.0}, {"dog": 1.0}, {"cat": 1.0}]
+    scores = task.score(Sphere(), planted(task, dataset, knows), dataset)
+    figures = {name: estimate.value for name, estimate in scores.metrics.items()}
+    assert figures["leaf"] == 75
+    assert figures["accuracy_1"] == 100
+    assert figures["hca"] == 75
+    assert figures["por"] == pytest.approx(100 * np.mean([1, 1 / 2, 1, 1]))
+
+
 def test_names_that_nodes_of_a_level_share_are_noted(classification, task, embed):
     tree = {"root": {"a": {"p": ["dog"]}, "b": {"q": ["cat"]}, "c": ["moss", "car"]}}
     dataset = replace(

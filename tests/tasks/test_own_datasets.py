@@ -136,7 +136,7 @@ def test_a_tree_beside_its_manifest(mine, monkeypatch, tmp_path):
         (TREE + "animal\tpoodle\n", "poodle has more than one parent"),
         (TREE + "animal poodle\n", "line 5: it must hold parent and child"),
         (TREE + "\tpoodle\n", "line 5: it must hold parent and child"),
-        ("", "no edges make no tree"),
+        ("", "it holds no edges"),
         (b"\xff\xfe", "not UTF-8"),
         (None, "No such file"),
     ],

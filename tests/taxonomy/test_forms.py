@@ -36,6 +36,33 @@ def test_ranks_name_the_levels(tmp_path, name, text):
     assert tree.distance.tolist() == [[0, 2, 4], [2, 0, 4], [4, 4, 0]]
 
 
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+@pytest.mark.parametrize(("name", "text"), [("t.tsv", PAIRS), ("t.tsv", RANKS), ("t.yaml", NESTED)])
+def test_any_line_ends_and_a_byte_order_mark(tmp_path, name, text, end):
+    (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.replace("\n", end).encode())
+    tree = taxonomy.load(str(tmp_path / name), ("dog", "cat", "car"))
+    assert tree.source == "my garden"
+    assert tree.depth.tolist() == [2, 2, 2]
+
+
+def test_an_empty_third_column_is_no_name(tmp_path):
+    tree = taxonomy.load(written(tmp_path, "t.tsv", "root\tpets\t\npets\tn1\tdog\npets\tn2\t\n"))
+    assert [tree.called(node) for node in ("pets", "n1", "n2")] == ["pets", "dog", "n2"]
+
+
+def test_a_file_of_another_suffix_is_told_of():
+    with pytest.raises(DataError, match=r"tree\.txt: the name of a tree's file ends in \.tsv, \.csv"):
+        taxonomy.load("tree.txt")
+
+
+def test_classes_that_a_tree_lacks_are_counted(tmp_path):
+    path = written(tmp_path, "t.tsv", "root\tpets\npets\tdog\n")
+    with pytest.raises(
+        DataError, match=r"class ant is not a node below its root \(nor are 3 others\): add it"
+    ):
+        taxonomy.load(path, ("dog", "ant", "bee", "cow", "fly"))
+
+
 def test_a_first_rank_with_one_value_is_the_root(tmp_path):
     text = "class,life,kind\ndog,living,animal\noak,living,plant\n"
     tree = taxonomy.load(written(tmp_path, "t.csv", text))
@@ -56,9 +83,14 @@ def test_the_nested_form_may_stand_in_the_manifest():
         ("t.tsv", "a\tb\tc\td\n", "line 1: it must hold parent and child"),
         ("t.tsv", "a\tb\nb\n", "line 2: it must hold parent and child"),
         ("t.tsv", "a\tb\nb\ta\n", "is its own ancestor"),
+        ("t.tsv", "a\tb\na\tc\nc\tc\n", "c is its own parent"),
+        ("t.tsv", "a\ta\n", "a is its own parent"),
+        ("t.tsv", "# a tree\n\n", "it holds no edges"),
+        ("t.tsv", "Class\tKind\ncat\tpet\n", "line 1: after class it names each rank once, in small letters"),
+        ("t.csv", "class,kind\n" + "x" * 140_000 + ",pet\n", "line 2: it is no line of a table"),
         ("t.tsv", "a\tb\nc\td\n", "2 roots (a, c) make no tree"),
         ("t.tsv", "a\tb\nc\tb\na\tc\n", "b has more than one parent (a, c)"),
-        ("t.tsv", "", "no edges make no tree"),
+        ("t.tsv", "", "it holds no edges"),
         ("t.tsv", "a\tb\n" * 100_001, "it has 100,001 lines; at most 100,000"),
         ("t.tsv", "".join(f"n{i}\tn{i + 1}\n" for i in range(99_000)), "levels below the root; at most 100"),
         ("t.csv", "a,b\n", "line 1: a table of ranks begins with class"),

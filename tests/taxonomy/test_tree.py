@@ -153,7 +153,7 @@ def test_hand_worked_tree_with_a_class_above_another():
         (("cat",), (*EDGES, ("a", "b"), ("b", "a")), "its own ancestor"),
         (("root",), EDGES, "class root is not a node below"),
         (("bird",), EDGES, "class bird is not a node below"),
-        ((), (), "no tree"),
+        ((), (), "it holds no edges"),
     ],
 )
 def test_what_is_no_tree_is_refused(classes, edges, reason):
