@@ -1,17 +1,15 @@
 """Fixtures shared by all tests: golden figures, tiny checkpoints in the released layout, the shared folder."""
 
 import importlib.util
-import json
 import os
 import sys
 from pathlib import Path
 
-import numpy as np
+import golden_models
 import pytest
 import torch
 
 ROOT = Path(__file__).resolve().parent.parent
-GOLDEN = ROOT / "tests" / "golden"
 SHARED = ROOT.parent / "shared"
 
 # The models of tests are tiny: handing their work to threads costs more than it saves. CI tries two as well.
@@ -49,48 +47,19 @@ def layouts():
 @pytest.fixture(scope="session")
 def recipe():
     """The module that makes golden inputs (weights, images, features) from a seed."""
-    spec = importlib.util.spec_from_file_location("golden_recipe", GOLDEN / "recipe.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return golden_models.recipe()
 
 
 @pytest.fixture(scope="session")
 def golden():
     """golden("eval_7") -> the recorded JSON; golden("meru_tiny_7", arrays=True) -> its arrays."""
-
-    def read(name, arrays=False):
-        if arrays:
-            return np.load(GOLDEN / f"{name}.npz")
-        return json.loads((GOLDEN / f"{name}.json").read_text())
-
-    return read
-
-
-GOLDEN_MODEL = {  # kind -> (file of figures, model name in it)
-    "clip": ("meru_tiny_7", "CLIPBaseline"),
-    "meru": ("meru_tiny_7", "MERU"),
-    "hycoclip": ("hycoclip_tiny_7", "HyCoCLIP"),
-    "uncha": ("uncha_tiny_7", "UNCHA"),
-    "phyclip": ("phyclip_tiny_7", "PHyCLIP"),
-}
+    return golden_models.figures
 
 
 @pytest.fixture(scope="session")
-def tiny_state(recipe, golden):
+def tiny_state():
     """tiny_state("hycoclip", seed=7) -> a state dict in the released layout with the recipe's weights."""
-
-    def build(kind, seed=7):
-        name, model = GOLDEN_MODEL[kind]
-        entry = golden(name)["models"][model]
-        return {
-            key: _kept_buffer(key, shape, entry["buffers"])
-            if key in recipe.KEPT_BUFFERS
-            else torch.from_numpy(np.asarray(recipe.weight(key, tuple(shape), seed)))
-            for key, shape in entry["state_dict_shapes"].items()
-        }
-
-    return build
+    return golden_models.tiny_state
 
 
 @pytest.fixture(scope="session")
@@ -106,19 +75,6 @@ def tiny_checkpoint(tiny_state, tmp_path_factory):
         return made[kind, seed]
 
     return path
-
-
-def _kept_buffer(key, shape, buffers):
-    if key in buffers:
-        return torch.tensor(buffers[key]).reshape(shape)
-    if key == "textual.attn_mask":
-        return torch.full(shape, float("-inf")).triu(1)
-    width = shape[-1]  # visual.pos_embed: fixed 2-D sine-cosine positions
-    side = int((shape[1] - 1) ** 0.5)
-    omega = 10000 ** (-torch.arange(width // 4, dtype=torch.float64) / (width / 4))
-    i, j = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
-    parts = [f(axis.reshape(-1, 1) * omega) for axis in (i, j) for f in (torch.sin, torch.cos)]
-    return torch.cat([torch.zeros(1, width), torch.cat(parts, 1).float()]).reshape(shape)
 
 
 @pytest.fixture(scope="session")

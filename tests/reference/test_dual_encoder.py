@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from golden_models import MODELS
 
 from hierbench.geometry import Lorentz, Sphere
 from hierbench.reference.checkpoint import _dimensions, dual_encoder_from, load_dual_encoder
@@ -11,14 +12,6 @@ from hierbench.reference.dual_encoder import DualEncoder
 from hierbench.reference.layouts import LAYOUTS, LayoutSpec
 from hierbench.reference.packing import pack
 from hierbench.reference.tokenizer import tokenize
-
-GOLDEN = {
-    "clip": ("meru_tiny_7", "CLIPBaseline"),
-    "meru": ("meru_tiny_7", "MERU"),
-    "hycoclip": ("hycoclip_tiny_7", "HyCoCLIP"),
-    "uncha": ("uncha_tiny_7", "UNCHA"),
-    "phyclip": ("phyclip_tiny_7", "PHyCLIP"),
-}
 
 
 def small(layout, **options):
@@ -30,9 +23,9 @@ def small(layout, **options):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", GOLDEN)
+@pytest.mark.parametrize("kind", MODELS)
 def test_embeddings_are_those_of_the_released_code(kind, golden, recipe, tiny_checkpoint):
-    file, name = GOLDEN[kind]
+    file, name = MODELS[kind]
     figures, arrays = golden(file), golden(file, arrays=True)
     model = load_dual_encoder(tiny_checkpoint(kind))
     pixels, tokens = torch.from_numpy(recipe.images(8, 7)), tokenize(figures["captions"])
@@ -55,9 +48,9 @@ def test_embeddings_are_those_of_the_released_code(kind, golden, recipe, tiny_ch
         assert geometry.describe()["curvature"] == expected
 
 
-@pytest.mark.parametrize("kind", GOLDEN)
+@pytest.mark.parametrize("kind", MODELS)
 def test_entries_and_shapes_are_those_of_the_released_files(kind, golden, tiny_state):
-    file, name = GOLDEN[kind]
+    file, name = MODELS[kind]
     expected = golden(file)["models"][name]["state_dict_shapes"]
     state = tiny_state(kind)
     model = dual_encoder_from(state)
@@ -71,7 +64,7 @@ def test_entries_and_shapes_are_those_of_the_released_files(kind, golden, tiny_s
 
 @pytest.mark.parametrize("kind", ["clip", "meru", "uncha", "phyclip"])
 def test_a_model_made_from_names_has_the_released_layout(kind, golden):
-    file, name = GOLDEN[kind]
+    file, name = MODELS[kind]
     expected = golden(file)["models"][name]["state_dict_shapes"]
     layout = {"meru": "hyperbolic"}.get(kind, kind)
     with torch.device("meta"):

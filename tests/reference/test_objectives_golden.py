@@ -2,46 +2,20 @@
 
 import pytest
 import torch
+from golden_models import MODELS, figures, recorded_batch, tiny_model
 
-from hierbench.reference import Batch, build
+from hierbench.reference import Batch
 
-FIGURES = {  # kind -> (file of figures, model name in it)
-    "clip": ("meru_tiny_7", "CLIPBaseline"),
-    "meru": ("meru_tiny_7", "MERU"),
-    "hycoclip": ("hycoclip_tiny_7", "HyCoCLIP"),
-    "uncha": ("uncha_tiny_7", "UNCHA"),
-    "phyclip": ("phyclip_tiny_7", "PHyCLIP"),
-}
 TOLERANCE = 1e-4
 
 
-def recorded_batch(kind, figures, recipe):
-    images = torch.from_numpy(recipe.images(8, 7))
-    if kind in ("clip", "meru"):
-        return Batch(images, figures["captions"])
-    boxes, captions = torch.from_numpy(recipe.images(8, 1007)), figures["box_captions"]
-    if kind in ("hycoclip", "phyclip"):
-        return Batch(images, figures["captions"], boxes[:, None], [[caption] for caption in captions])
-    other = [(b + 3) % 8 for b in range(8)]
-    return Batch(
-        images,
-        figures["captions"],
-        torch.stack([boxes, boxes[other]], 1),
-        [[captions[b], captions[other[b]]] for b in range(8)],
-        torch.tensor([[True, b % 2 == 0] for b in range(8)]),
-    )
+@pytest.mark.parametrize("kind", MODELS)
+def test_losses_terms_and_gradients(kind):
+    file, name = MODELS[kind]
+    expected = figures(file)["models"][name]
+    model = tiny_model(kind)
 
-
-@pytest.mark.parametrize("kind", FIGURES)
-def test_losses_terms_and_gradients(kind, golden, recipe, tiny_state):
-    file, name = FIGURES[kind]
-    figures = golden(file)
-    expected = figures["models"][name]
-    sizes = {"vision": "vit_tiny_patch16_224", "text": "L3_W128", "embed_dim": 512 if kind == "uncha" else 64}
-    model = build({"extends": f"{kind}/vit-s", "model": sizes})
-    model.load_state_dict(tiny_state(kind), strict=True)
-
-    total, terms = model.loss(recorded_batch(kind, figures, recipe))
+    total, terms = model.loss(recorded_batch(kind))
     total.backward()
 
     assert total.item() == pytest.approx(expected["loss"], rel=TOLERANCE)
@@ -54,16 +28,9 @@ def test_losses_terms_and_gradients(kind, golden, recipe, tiny_state):
         assert weights[weight].grad.norm().item() == pytest.approx(norm, rel=TOLERANCE), weight
 
 
-def test_a_missing_caption_stands_for_an_invalid_part(golden, recipe, tiny_state):
+def test_a_missing_caption_stands_for_an_invalid_part():
     """Lists of part captions may be as short as a sample has parts; the mask follows from them."""
-    batch = recorded_batch("uncha", golden("uncha_tiny_7"), recipe)
-    model = build(
-        {
-            "extends": "uncha/vit-s",
-            "model": {"vision": "vit_tiny_patch16_224", "text": "L3_W128", "embed_dim": 512},
-        }
-    )
-    model.load_state_dict(tiny_state("uncha"))
+    batch, model = recorded_batch("uncha"), tiny_model("uncha")
     few = slice(0, 3)
     masked = Batch(
         batch.images[few],

@@ -26,6 +26,7 @@ from hierbench.reference.schema import ReferenceConfig, TrainConfig
 from hierbench.reference.training import parallel, sharded
 from hierbench.reference.training.average import Average
 from hierbench.reference.training.batches import TrainingBatch
+from hierbench.reference.training.compiling import compile_towers
 from hierbench.reference.training.gather import gather_rows
 from hierbench.reference.training.optimiser import build_optimiser, by_name, moments, names
 from hierbench.reference.training.schedule import learning_rate_factor
@@ -71,10 +72,8 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(device.type, enabled=train.precision == "float16")
         self.model.encoder.visual.set_grad_checkpointing(train.checkpoint_activations)
         self.model.encoder.textual.grad_checkpointing = train.checkpoint_activations
-        if train.compile:  # texts come in another shape each step; compiling them would never end
-            visual: Any = self.model.encoder.visual
-            for module in visual.blocks if self.sharded else (visual,):  # between blocks weights are gathered
-                module.compile()
+        if train.compile:
+            compile_towers(self.model.encoder)
         encoder = self.model.encoder
         self.encoders = parallel.over_processes(Encoders(self.model), encoder, train, processes.world)
         self.optimiser = build_optimiser(self.model, train)
