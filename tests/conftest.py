@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -14,6 +15,10 @@ SHARED = ROOT.parent / "shared"
 
 # The models of tests are tiny: handing their work to threads costs more than it saves. CI tries two as well.
 torch.set_num_threads(int(os.environ.get("HIERBENCH_TEST_THREADS", "1")))
+
+# Where tests run in the background of a script, Ctrl-C is ignored, and so it would be in all that they start.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):

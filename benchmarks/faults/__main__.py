@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=1000, help="malformed inputs, over all kinds")
     parser.add_argument("--kills", type=int, default=10, help="runs killed and resumed, of each command")
     parser.add_argument("--kind", action="append", choices=sorted(KINDS), help="of these kinds alone")
+    parser.add_argument("--typed", action="store_true", help="by the commands that a person types")
     parser.add_argument("--first", type=int, default=0, help="number of the first input of each kind")
     parser.add_argument("--minutes", type=float, default=60, help="begin no input after so long")
     parser.add_argument("--processes", type=int, default=2)
@@ -65,12 +66,12 @@ def inputs(args: argparse.Namespace, scratch: Path) -> Iterable[Told]:
     """The outcome of each malformed input."""
     wanted = cases(args.inputs, args.kind or KINDS, args.first) if args.inputs else []
     names = list(dict.fromkeys(case.kind for case in wanted))
-    prepare(scratch / "base", names)
+    prepare(scratch / "base", names, args.typed)
     begun = time.monotonic()
     turns = sorted(
         wanted, key=lambda case: (case.number, names.index(case.kind))
     )  # all kinds, where time runs out
-    results = run_cases(worker(scratch / "base"), turns, args.processes, scratch)
+    results = run_cases(worker(scratch / "base", args.typed), turns, args.processes, scratch)
     for done, told in enumerate(results, 1):
         yield told
         if told.outcome not in FINE:

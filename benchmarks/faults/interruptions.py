@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from benchmarks.faults import kinds
+from benchmarks.faults import of_data, of_training
 from benchmarks.faults.pool import SECONDS, Case, Told, outcome_of
 
 AT_ONCE = 4
@@ -235,7 +235,7 @@ def _train(inputs: Path, out: Path) -> None:
     from hierbench.reference.configuration import resolve
     from hierbench.reference.training.launch import launch
 
-    config = resolve("miniature/clip", [*kinds.TINY, "train.steps=6", "train.save_every=2"])
+    config = resolve("miniature/clip", [*of_training.TINY, "train.steps=6", "train.save_every=2"])
     launch(config, out, device="cpu", resume=(out / "config.yaml").is_file())
 
 
@@ -245,7 +245,7 @@ def _trained(out: Path) -> dict[str, Any]:
 
 
 def _source(folder: Path) -> None:
-    kinds.layouts().build("eurosat", folder / "source")
+    of_data.layouts().build("eurosat", folder / "source")
 
 
 def _prepare(inputs: Path, out: Path) -> None:
@@ -277,6 +277,6 @@ COMMANDS = {
     "run": Command(_measure, _figures),
     "train": Command(_train, _trained),
     "data prepare": Command(_prepare, lambda out: _files(out, "**/*"), _source),
-    "data grit-prepare": Command(_grit, lambda out: _files(out, "*.tar", "*.json"), kinds._raw_tar),
+    "data grit-prepare": Command(_grit, lambda out: _files(out, "*.tar", "*.json"), of_training._raw_tar),
     "clean": Command(_clean, lambda out: _files(out, "*.csv", "*.parquet", "images/*")),
 }

@@ -104,6 +104,28 @@ def outcome_of(work: Callable[[], None]) -> tuple[str, str]:
         return "internal error", traceback.format_exc()
 
 
+def apart(work: Callable[[], None]) -> None:
+    """Do a piece of work in a process of its own, which leaves nothing registered or remembered in this one.
+
+    Raises HierbenchError as the work does, and RuntimeError with the traceback of anything else.
+    """
+    here, there = multiprocessing.Pipe(duplex=False)
+    pid = os.fork()
+    if pid == 0:
+        there.send(outcome_of(work))
+        os._exit(0)
+    there.close()
+    try:
+        outcome, text = here.recv()
+    except EOFError:
+        raise RuntimeError(f"the process ended by itself, status {os.waitpid(pid, 0)[1]}") from None
+    os.waitpid(pid, 0)
+    if outcome == "refused":
+        raise HierbenchError(text)
+    if outcome != "used":
+        raise RuntimeError(text)
+
+
 def _dismiss(hand: Connection, pid: int) -> int:
     hand.close()
     os.kill(pid, signal.SIGKILL)

@@ -130,6 +130,12 @@ def yaml_text(text: str, rng: Random) -> bytes:
     return octets(text.encode(), rng)
 
 
+def one_yaml(folder: Path, rng: Random) -> None:
+    """Spoil one of a folder's YAML files."""
+    path = rng.choice(sorted(folder.glob("*.yaml")))
+    path.write_bytes(yaml_text(path.read_text(), rng))
+
+
 def json_text(text: str, rng: Random) -> bytes:
     """A JSON file with one value changed, or its bytes spoiled."""
     if rng.random() < 0.7:
