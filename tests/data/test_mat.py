@@ -68,8 +68,10 @@ def test_a_file_that_ends_its_reader_is_damaged(saved, made, changed):
         ("import sys; sys.exit('a\\nb')", r"a b"),
     ],
 )
-def test_whatever_becomes_of_the_reader_is_one_line(saved, monkeypatch, process, told):
-    monkeypatch.setattr(_mat, "_START", process)
+def test_whatever_becomes_of_the_reader_is_one_line(saved, tmp_path, monkeypatch, process, told):
+    program = tmp_path / "program.py"
+    program.write_text(process)
+    monkeypatch.setattr(_mat, "_PROGRAM", str(program))
     monkeypatch.setattr(_mat, "SECONDS", 1.0 if "sleep" in process else _mat.SECONDS)
     path = saved(labels(), {})
     with pytest.raises(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import pickle
 import signal
@@ -18,7 +16,7 @@ from hierbench.errors import DataError, one_line
 SECONDS = 60.0  # of the wall, for files that take less than one
 MEMORY = 8 << 30  # bytes of address space: a damaged size may ask for any
 
-_START = "import sys; sys.path[:] = sys.argv[1:]; from hierbench.data.readers import _mat; _mat.serve()"
+_PROGRAM = str(Path(__file__).with_name("_mat_process.py"))
 
 
 def read_mat(path: Path, names: Sequence[str]) -> dict:
@@ -26,8 +24,8 @@ def read_mat(path: Path, names: Sequence[str]) -> dict:
     content = read_bytes(path, "annotation file")
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _START, *sys.path],
-            input=pickle.dumps((content, list(names))),
+            [sys.executable, "-P", _PROGRAM, *sys.path],
+            input=pickle.dumps((content, list(names), MEMORY)),
             capture_output=True,
             timeout=SECONDS,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # each thread takes address space
@@ -46,24 +44,6 @@ def read_mat(path: Path, names: Sequence[str]) -> dict:
     if missing := [name for name in names if name not in found]:
         raise DataError(f"annotation file {path} has no variable {missing[0]!r}: fetch it again")
     return found
-
-
-def serve() -> None:
-    """The process: reads (content, names) from its input, writes the variables; status 1 and a line where it cannot."""
-    import scipy.io
-
-    with contextlib.suppress(ImportError, OSError, ValueError):  # systems without such limits
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    content, names = pickle.load(sys.stdin.buffer)
-    try:
-        read = scipy.io.loadmat(io.BytesIO(content), squeeze_me=True, variable_names=names)
-        answer = pickle.dumps({name: read[name] for name in names if name in read})
-    except Exception as error:  # scipy raises nearly anything on corrupt input
-        sys.exit(one_line(error))
-    sys.stdout.buffer.write(answer)
 
 
 def _damaged(path: Path, why: str) -> DataError:
