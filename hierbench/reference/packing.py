@@ -7,7 +7,7 @@ Linear layers see the flat list of nodes, without padding; attention looks up th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -48,10 +48,18 @@ class Pack:
     longest: int  # tokens of the longest sequence
 
     def to(self, device: torch.device) -> Pack:
-        """The same pack with its tensors on `device`."""
+        """The same pack with its tensors on `device`; from pinned memory nothing waits for the copies."""
         if self.tokens.device == device:
             return self
-        return _moved(replace(self, groups=tuple(_moved(group, device) for group in self.groups)), device)
+        return self._changed(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> Pack:
+        """The same pack in pinned memory."""
+        return self._changed(Tensor.pin_memory)
+
+    def _changed(self, change: Callable[[Tensor], Tensor]) -> Pack:
+        groups = tuple(_changed(group, change) for group in self.groups)
+        return _changed(replace(self, groups=groups), change)
 
 
 def pack(sequences: Sequence[Sequence[int] | Tensor], *, share: bool | None = None, step: int = 1) -> Pack:
@@ -157,6 +165,6 @@ def _round_up(value: int, step: int) -> int:
     return -(-value // step) * step
 
 
-def _moved(record, device):
-    tensors = {key: value.to(device) for key, value in vars(record).items() if isinstance(value, Tensor)}
+def _changed(record, change):
+    tensors = {key: change(value) for key, value in vars(record).items() if isinstance(value, Tensor)}
     return replace(record, **tensors)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from closeness import assert_same_each
 from safetensors.torch import load_file
+from small_training import TINY, batch_of, tiny
 
 from hierbench.errors import DataError, HierbenchError, OutputError, UsageError
 from hierbench.miniature.vocabulary import BACKGROUNDS, COLOURS
@@ -28,38 +29,6 @@ from hierbench.reference.training.watch import DivergedError
 ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")
 IMPORTED = [str(ROOT / "tests" / "reference"), str(ROOT / "tests" / "support")]  # by scripts of these tests
-
-TINY = [
-    "model.vision_sizes.embed_dim=64",
-    "model.vision_sizes.depth=1",
-    "model.vision_sizes.patch_size=16",
-    "model.text=L1_W64",
-    "model.embed_dim=32",
-    "train.batch_size=8",
-    "train.warmup_steps=2",
-    "train.log_every=1",
-    "data.workers=0",
-]
-
-
-def tiny(family, *overrides):
-    return resolve(f"miniature/{family}", [*TINY, *overrides])
-
-
-def batch_of(config, step=0, rank=0, world=1):
-    rows = config.train.batch_size // world
-    batches = Batches(
-        config.data,
-        image_size=config.model.image_size,
-        rows=rows,
-        micro_batch=config.train.micro_batch,
-        rank=rank,
-        world=world,
-        seed=0,
-        start=step,
-    )
-    return next(iter(batches))
-
 
 APART = ["data.caption_levels=[0,0,0,1]", "data.close_ups=0"]
 """No caption equals the phrase of its part: of two points that differ by rounding alone (equal texts that were packed
@@ -102,33 +71,6 @@ def test_checkpointed_activations_have_the_same_gradients_and_keep_less():
     assert_same_each(found[1], found[0])
     assert found[1].keys() == found[0].keys()
     assert sizes[1] < sizes[0]
-
-
-@pytest.mark.parametrize(("family", "waits"), [("clip", []), ("hycoclip", ["nonzero"] * 8)])
-def test_a_step_reads_no_value_but_which_pairs_nearly_coincide(family, waits, monkeypatch):
-    """On a GPU each reading waits for it: one a tile of hyperbolic distances, which has such pairs exactly,
-    forward and backward.
-
-    κ is read on a CPU alone, where `Lorentz` checks it.
-    """
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    read = []
-
-    class Count(TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            name = function.overloadpacket.__name__
-            if name in ("_local_scalar_dense", "nonzero", "equal", "_unique2"):
-                read.append(name)
-            return function(*args, **(kwargs or {}))
-
-    trainer, batch = Trainer(tiny(family), CPU), batch_of(tiny(family))
-    monkeypatch.setattr("hierbench.geometry.Lorentz.__post_init__", lambda self: None)
-    for method in ("tolist", "cpu", "numpy"):
-        monkeypatch.setattr(torch.Tensor, method, lambda *a, name=method, **k: read.append(name))
-    with Count():
-        trainer.step(batch, 0)
-    assert read == waits
 
 
 SHARED = """

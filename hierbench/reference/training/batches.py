@@ -58,8 +58,14 @@ class TrainingBatch:
     text_lengths: tuple[int, ...] = ()  # tokens of each caption and phrase, for the count of operations
 
     def pin_memory(self) -> TrainingBatch:
-        """The batch with its pixels, by far the most of it, in pinned memory: DataLoader asks for it by this name."""
-        return replace(self, pixels=self.pixels.pin_memory())
+        """The batch in pinned memory, which a device copies without waiting: DataLoader asks for it by this name."""
+        valid = self.part_valid
+        return replace(
+            self,
+            pixels=self.pixels.pin_memory(),
+            texts=tuple(texts.pin_memory() for texts in self.texts),
+            part_valid=None if valid is None else valid.pin_memory(),
+        )
 
     def to(self, device: torch.device) -> TrainingBatch:
         """The batch on `device`, copied without waiting."""
@@ -85,6 +91,7 @@ class Drawn:
 class Batches(IterableDataset):
     """Endless TrainingBatches of one process, from step `start` on.
 
+    `pack_step`: what texts are padded to a multiple of (`packing.pack`).
     `consumed` says how many raw samples each reader of shards had read when the run was interrupted.
     """
 
@@ -95,6 +102,7 @@ class Batches(IterableDataset):
         image_size: int,
         rows: int,
         micro_batch: int | None = None,
+        pack_step: int = 1,
         rank: int = 0,
         world: int = 1,
         seed: int = 0,
@@ -102,7 +110,7 @@ class Batches(IterableDataset):
         consumed: Mapping[int, int] | None = None,
     ):
         self.config, self.rows, self.seed, self.start = config, rows, seed, start
-        self.micro_batch = micro_batch
+        self.micro_batch, self.pack_step = micro_batch, pack_step
         self.rank, self.world, self.consumed = rank, world, dict(consumed or {})
         self.augment = Augment(config, image_size)
         self.image_size = image_size
@@ -210,7 +218,9 @@ class Batches(IterableDataset):
                 valid[row, slot] = True
         tokens = tokenize(captions)
         piece = (self.micro_batch or self.rows) * (1 + slots)
-        texts = tuple(pack(tokens[start : start + piece]) for start in range(0, len(tokens), piece))
+        texts = tuple(
+            pack(tokens[start : start + piece], step=self.pack_step) for start in range(0, len(tokens), piece)
+        )
         lengths = tuple(map(len, tokens))
         return TrainingBatch(torch.stack(images), texts, valid if slots else None, text_lengths=lengths)
 

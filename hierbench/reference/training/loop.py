@@ -14,6 +14,7 @@ from torch import Tensor
 
 from hierbench.errors import UsageError
 from hierbench.files import replacing, temporary_name
+from hierbench.reference.encoders import pack_step
 from hierbench.reference.schema import ReferenceConfig
 from hierbench.reference.training import boards, flops, folder, sharded
 from hierbench.reference.training import state as checkpoints
@@ -75,6 +76,7 @@ def _train(
         image_size=config.model.image_size,
         rows=trainer.rows,
         micro_batch=settings.micro_batch,
+        pack_step=pack_step(where),
         rank=processes.rank,
         world=processes.world,
         seed=settings.seed,
