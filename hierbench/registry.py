@@ -147,12 +147,25 @@ def _task_modules() -> list[Any]:
 
 def _of_manifests() -> list[tuple[str, Factory]]:
     return [
-        (built.spec.name, partial(_same, built))
+        entry
         for protocol, make in protocols().items()
         for manifest in all_manifests().values()
         if protocol in manifest.tasks
-        for built in make(manifest)
+        for entry in _made(make, manifest)
     ]
+
+
+Named = tuple[tuple[str, Factory], ...]
+_kept: dict[tuple[Protocol, int], tuple[Manifest, Named]] = {}  # by identity: hashing a manifest is slow
+
+
+def _made(make: Protocol, manifest: Manifest) -> Named:
+    """A dataset's tasks under one protocol, made once: reading its class tree takes long."""
+    place = (make, id(manifest))
+    if place not in _kept:
+        named = tuple((built.spec.name, partial(_same, built)) for built in make(manifest))
+        _kept[place] = (manifest, named)
+    return _kept[place][1]
 
 
 def _same(built: Task) -> Task:

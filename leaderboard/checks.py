@@ -5,17 +5,14 @@ This finds slips and edits; it proves nothing. `hierbench.leaderboard.verificati
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hierbench import __version__
-from hierbench.cache import cache_dir
 from hierbench.errors import HierbenchError, one_line
-from hierbench.leaderboard import tables
+from hierbench.leaderboard import remembered, tables
 
 if TYPE_CHECKING:
     from hierbench.leaderboard.tables import Table
@@ -23,6 +20,10 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 16 << 20
 """Of a record's items: of larger ones the hash is compared, and figures are computed anew by `verify` alone."""
+
+
+class Doubt(str):
+    """A reason that speaks against a record rather than against what it measured."""
 
 
 def read(folders: Sequence[str | Path], layout: str | None = None) -> Table:
@@ -37,7 +38,7 @@ def checked(records: Iterable[tuple[Record, Path]]) -> list[Record]:
     cache by the hash of all that was compared, so that a table asked for again computes nothing.
     """
     return [
-        replace(record, degenerate={**record.degenerate, **found})
+        replace(record, degenerate={**record.degenerate, **{name: Doubt(why) for name, why in found.items()}})
         if (found := doubts(folder, record))
         else record
         for record, folder in records
@@ -78,8 +79,7 @@ def doubts(folder: Path, record: Record) -> dict[str, str]:
 
 def _agreed(record: Record) -> Path:
     """The empty file that says that this very record, whose items' hash is among its entries, agreed with its items."""
-    content = f"{__version__}\0{record.to_json()}"
-    return cache_dir() / "agreed" / hashlib.sha256(content.encode()).hexdigest()[:32]
+    return remembered.place("agreed", record)
 
 
 def _recomputed(folder: Path, record: Record) -> dict[str, str] | None:

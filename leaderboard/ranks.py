@@ -9,22 +9,27 @@ vote.
 
 from __future__ import annotations
 
-import math
+import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import stats
 
-from hierbench import results
 from hierbench.errors import OutputError
-from hierbench.leaderboard import compare, resampling, tables, views
+from hierbench.json_files import known_json, write_json
+from hierbench.leaderboard import checks, contests, remembered, tables, views
 from hierbench.leaderboard.columns import Column
-from hierbench.leaderboard.resampling import Measured
-from hierbench.leaderboard.tables import Cell, Row, Table
-from hierbench.metrics import bootstrap, seeds, significance
+from hierbench.leaderboard.contests import Contest
+from hierbench.leaderboard.tables import Table
+from hierbench.metrics import bootstrap, significance
+
+if TYPE_CHECKING:
+    from hierbench.results import Record
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,9 @@ class Place:
     groups: str = ""  # letters: models that share one cannot be told apart
     points: tuple[float, float] | None = None  # overall: 95 % bounds of the points
     sd: float | None = None  # over seeds
+
+
+_FIELDS = tuple(entry.name for entry in fields(Place))
 
 
 @dataclass(frozen=True)
@@ -68,181 +76,89 @@ def rank(
 ) -> Rankings:
     """Rankings of all models in some output folders; seeds of a recipe together, unless `each_seed`.
 
-    Raises OutputError, UnknownNameError as `tables.read` and `views.chosen`.
+    Models are the rows of the table of these folders (`tables.row_names`); figures that are not those of their items
+    are unranked. Raises OutputError, UnknownNameError as `tables.read` and `views.chosen`.
     """
-    found = compare.found_in(folders)
-    records = [record for tasks in found.values() for _, record in tasks.values()]
-    asked = results.read_run(folders[0]).get("layout")
-    table = tables.build(records, layout or asked or tables.DEFAULT_LAYOUT)
+    found = tables.gathered(folders)
+    records = checks.checked(found)
+    table = tables.build(records, layout or tables.layout_of(folders))
     table = views.chosen(table, patterns) if patterns else table
-    entrants = _entrants(table, found, each_seed)
-    if len(entrants) < 2:
+    places: dict[str, list[tuple[Record, Path]]] = {}
+    for row, record, (_, folder) in zip(tables.row_names(records), records, found, strict=True):
+        places.setdefault(row, []).append((record, folder))
+    return ranked(table, places, each_seed)
+
+
+def ranked(
+    table: Table,
+    places: contests.Places,
+    each_seed: bool = False,
+    voting: Container[str] | None = None,
+) -> Rankings:
+    """The rankings of a table's columns; `places` holds the records of each row.
+
+    Only the columns whose keys are in `voting`, by default all, count for the overall order. Remembered in the cache by
+    the hash of the records. Raises OutputError for fewer than two models, and for damaged items.
+    """
+    entering = contests.entrants(table, each_seed)
+    if len(entering) < 2:
         raise OutputError("a ranking needs two models: give further folders")
-    return _Board(table, entrants, found).rankings()
-
-
-@dataclass(frozen=True)
-class _Entrant:
-    """A model or a recipe of several seeds: its rows in the table."""
-
-    name: str
-    rows: tuple[Row, ...]
-
-
-def _entrants(table: Table, found: resampling.Found, each_seed: bool) -> list[_Entrant]:
-    rows = {row.model: row for row in table.rows}
-    recipes = {} if each_seed else compare.recipes(found)
-    groups = {name: models for name, models in recipes.items() if len(models) > 1}
-    taken = {model for models in groups.values() for model in models}
-    single = [_Entrant(name, (row,)) for name, row in rows.items() if name not in taken]
-    return [*single, *(_Entrant(name, tuple(rows[m] for m in models)) for name, models in groups.items())]
-
-
-@dataclass(frozen=True)
-class _Contest:
-    """The sound figures of a column: values (M,), their resamples (M, R), variances over seeds (M,), seeds (M,)."""
-
-    column: Column
-    names: tuple[str, ...]
-    values: np.ndarray
-    drawn: np.ndarray
-    seed_variance: np.ndarray  # of the mean over seeds
-    seeds: np.ndarray
-    sd: tuple[float | None, ...]
-    unranked: Mapping[str, str]
-    outcasts: Mapping[
-        str, str
-    ]  # those of `unranked` to whom the task does not apply, or whose figure is degenerate
-
-
-class _Board:
-    def __init__(self, table: Table, entrants: Sequence[_Entrant], found: resampling.Found):
-        self.table, self.entrants, self.found = table, entrants, found
-        self.readings = resampling.Readings(found)
-
-    def _drawn(self, model: str, task: str) -> dict[str, np.ndarray]:
-        seed = f"{bootstrap.SEED}:{self.found[model][task][1].dataset}"  # other data, other draws
-        return self.readings.drawn(model, task, seed)
-
-    def rankings(self) -> Rankings:
-        contests, ranked = [], []
-        for key, places in _variants(self.table).items():
-            main = _main(self.table, places)
-            contest = self._contest(key, main, [place for place in places if place != main])
-            if contest is not None:
-                contests.append(contest)
-                ranked.append(_ranking(contest))
-        return Rankings(tuple(ranked), *_overall(contests, [entrant.name for entrant in self.entrants]))
-
-    def _contest(self, key: str, place: int, others: Sequence[int]) -> _Contest | None:
-        """None for a column without a direction, or an average, whose tasks have columns of their own."""
-        column = self.table.columns[place]
-        if not column.better or not column.task:
-            return None
-        most = max((row.cells[place].n or 0 for row in self.table.rows), default=0)
-        reference: list[Measured] = []
-        values, drawn, variance, counts, sds, names = [], [], [], [], [], []
-        unranked, outcasts = {}, {}
-        for entrant in sorted(
-            self.entrants, key=lambda entrant: entrant.rows[0].cells[place].estimate is None
-        ):
-            cells = [row.cells[place] for row in entrant.rows]
-            why = self._unfit(entrant, column, place, others, most, reference)
-            if why:
-                unranked[entrant.name] = why
-                if self._outcast(entrant, column, cells, reference):
-                    outcasts[entrant.name] = why
-                continue
-            figures = np.array([cell.estimate.value for cell in cells if cell.estimate])
-            own = np.stack([self._drawn(row.model, column.task)[column.metric] for row in entrant.rows])
-            names.append(entrant.name)
-            values.append(figures.mean())
-            drawn.append(own.mean(0) if len(figures) == 1 else seeds.replicates(figures, own, entrant.name))
-            sds.append(float(figures.std(ddof=1)) if len(figures) > 1 else None)
-            variance.append(float(figures.var(ddof=1)) / len(figures) if len(figures) > 1 else 0.0)
-            counts.append(len(figures))
-        stacked = np.stack(drawn) if drawn else np.empty((0, 0))
-        return _Contest(
-            column, tuple(names), np.array(values), stacked, np.array(variance), np.array(counts),
-            tuple(sds), unranked, outcasts,
-        )  # fmt: skip
-
-    def _outcast(
-        self, entrant: _Entrant, column: Column, cells: Sequence[Cell], reference: Sequence[Measured]
-    ) -> bool:
-        """Whether the column says nothing of the entrant: not its task, degenerate, entailment defined otherwise."""
-        entries = [self.found[row.model].get(column.task) for row in entrant.rows]
-        records = [entry[1] for entry in entries if entry]
-        defined = {record.definition for record in records if record.metrics is not None}
-        other = bool(reference) and bool(defined - {reference[0].record.definition})
-        inapplicable = any(record.provenance.get("inapplicable") for record in records)
-        return inapplicable or other or any(cell.degenerate for cell in cells)
-
-    def _unfit(
-        self,
-        entrant: _Entrant,
-        column: Column,
-        place: int,
-        others: Sequence[int],
-        most: int,
-        reference: list[Measured],
-    ) -> str:
-        """Why an entrant has no rank in a column; empty where it has. `reference`: the first that had."""
-        for row in entrant.rows:
-            cell = row.cells[place]
-            whose = "" if len(entrant.rows) == 1 else f" ({row.model})"
-            if cell.estimate is None:
-                elsewhere = [
-                    self.table.columns[other].variant for other in others if row.cells[other].estimate
-                ]
-                notes = "; ".join(self.table.footnotes[note] for note in cell.notes)
-                return (
-                    f"measured otherwise: {elsewhere[0]}" if elsewhere else notes or "not measured"
-                ) + whose
-            if not math.isfinite(cell.estimate.value):
-                return "the recorded figure is not a number" + whose
-            if not cell.comparable:
-                return "measured on other images or labels" + whose
-            if cell.degenerate:
-                return "; ".join(self.table.footnotes[note] for note in cell.notes) + whose
-            if (cell.n or 0) < most:
-                return f"measured on {cell.n or 0:,} of {most:,} items" + whose
-            measured = self.readings.of(row.model, column.task)
-            if isinstance(measured, str):
-                return measured + whose
-            if column.metric not in self._drawn(row.model, column.task):
-                return "resampling says nothing about this metric"
-            if why := measured.disagreement(column.metric):
-                return why
-            if reference and (why := resampling.differing(reference[0], measured)):
-                return why + whose
-            if not reference:
-                reference.append(measured)
-        return ""
-
-
-def _variants(table: Table) -> dict[str, list[int]]:
-    """Columns that differ in how they were measured alone, by task and metric."""
-    found: dict[str, list[int]] = {}
-    for place, column in enumerate(table.columns):
-        found.setdefault(f"{column.task}:{column.metric}", []).append(place)
+    kept = [column.key for column in table.columns if voting is None or column.key in voting]
+    about = json.dumps([each_seed, [column.key for column in table.columns], kept])
+    listed = [record for row in table.rows for record, _ in places[row.model]]
+    file = remembered.place("ranks", *listed, about=about, suffix=".json")
+    known = known_json(file)
+    if known is not None and (found := _from_plain(known, table)) is not None:
+        return found
+    found = _computed(contests.Board(table, entering, places), kept)
+    with suppress(OSError):  # a cache that cannot be written: computed again next time
+        write_json(file, _plain(found))
     return found
 
 
-def _main(table: Table, places: Sequence[int]) -> int:
-    """The variant that is ranked: whole datasets before parts of them, then that of most models, then the plainest."""
+def _computed(board: contests.Board, voting: Container[str]) -> Rankings:
+    ranked, votes = [], []
+    for contest in board.contests():
+        ranked.append(_ranking(contest))
+        if contest.column.key in voting:
+            votes.append(contest)
+    return Rankings(tuple(ranked), *_overall(votes, [entrant.name for entrant in board.entrants]))
 
-    def order(place: int) -> tuple:
-        part = "limit" in table.columns[place].variant.replace("all items", "")
-        return (part, -sum(row.cells[place].estimate is not None for row in table.rows))
 
-    return min(places, key=order)
+def _plain(found: Rankings) -> dict[str, Any]:
+    """Rankings as JSON holds them."""
+
+    def plain(ranking: Ranking) -> dict[str, Any]:
+        places = [[getattr(place, name) for name in _FIELDS] for place in ranking.places]
+        key = ranking.column.key if ranking.column else None
+        return {"column": key, "places": places, "unranked": dict(ranking.unranked)}
+
+    columns = [plain(ranking) for ranking in found.columns]
+    told = {"voting": list(found.voting), "silent": dict(found.silent)}
+    return {"columns": columns, "overall": plain(found.overall), **told}
+
+
+def _from_plain(document: Mapping[str, Any], table: Table) -> Rankings | None:
+    """What `_plain` made; None for a document that is not one of these, and it is made again."""
+    columns = {column.key: column for column in table.columns}
+
+    def ranking(told: Mapping[str, Any], column: Column | None) -> Ranking:
+        places = [Place(**dict(zip(_FIELDS, place, strict=True))) for place in told["places"]]
+        bounded = [replace(place, points=tuple(place.points)) if place.points else place for place in places]
+        return Ranking(column, tuple(bounded), told["unranked"])
+
+    try:
+        found = tuple(ranking(told, columns[told["column"]]) for told in document["columns"])
+        overall = ranking(document["overall"], None)
+        return Rankings(found, overall, tuple(document["voting"]), document["silent"])
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 # ------------------------------------------------------------------------------------------------- within one column
 
 
-def _ranking(contest: _Contest) -> Ranking:
+def _ranking(contest: Contest) -> Ranking:
     better = _surely_better(contest)
     signed = contest.values if contest.column.better == "higher" else -contest.values
     order = sorted(range(len(signed)), key=lambda k: (-signed[k], contest.names[k]))
@@ -257,7 +173,7 @@ def _ranking(contest: _Contest) -> Ranking:
     return Ranking(contest.column, tuple(places), contest.unranked)
 
 
-def _surely_better(contest: _Contest) -> np.ndarray:
+def _surely_better(contest: Contest) -> np.ndarray:
     """(M, M) bool: whether a model is better than another at 5 %, all pairs of the column together.
 
     The standard error of a difference is that of the paired resamples; of recipes it has the variance over seeds
@@ -333,7 +249,7 @@ def _letter(number: int) -> str:
 
 
 def _overall(
-    contests: Sequence[_Contest], entrants: Sequence[str]
+    contests: Sequence[Contest], entrants: Sequence[str]
 ) -> tuple[Ranking, tuple[str, ...], dict[str, str]]:
     """Borda's order over the columns that concern every model, of the models that have a figure in each of them."""
     silent = {}
@@ -369,7 +285,7 @@ def _average(parts: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
     return np.tensordot(weights / weights.sum(), np.stack(parts), axes=1)
 
 
-def _points(contest: _Contest, values: np.ndarray) -> np.ndarray:
+def _points(contest: Contest, values: np.ndarray) -> np.ndarray:
     """(M, R) figures -> (M, R) the share of the other models that each beats; a tie counts half."""
     signed = values if contest.column.better == "higher" else -values
     ranks = stats.rankdata(signed, axis=0)  # 1 for the worst; equal ones share the mean

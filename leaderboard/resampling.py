@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 IDENTITY = {"image_id", "sample_id", "caption", "captions", "general", "specific", "relation", "label"}
 """Columns that say which item a row is about; the others are what a model made of it."""
 
+NO_ITEMS = "a run kept no per-item outcomes"
+
 Items = Mapping[str, "pd.DataFrame"]
 
 
@@ -46,15 +48,20 @@ class Measured:
 
     def disagreement(self, metric: str) -> str:
         """Why a recorded figure is not that of its items, for one that somebody edited; empty where it is."""
-        recorded = (self.record.metrics or {})[metric].value
-        own = self.figures.get(metric)
-        if (
-            own is None
-            or (np.isnan(own) and np.isnan(recorded))
-            or abs(own - recorded) <= 10 * ROUNDING * max(1.0, abs(own))
-        ):
-            return ""
-        return f"the recorded {recorded:.6g} of {self.record.model} is not the {own:.6g} of its items: run it again"
+        return disagreement(self.record, metric, self.figures)
+
+
+def disagreement(record: Record, metric: str, figures: Mapping[str, float]) -> str:
+    """Why a record's figure is not that of its items, which give `figures`; empty where it is."""
+    recorded = (record.metrics or {})[metric].value
+    own = figures.get(metric)
+    if (
+        own is None
+        or (np.isnan(own) and np.isnan(recorded))
+        or abs(own - recorded) <= 10 * ROUNDING * max(1.0, abs(own))
+    ):
+        return ""
+    return f"the recorded {recorded:.6g} of {record.model} is not the {own:.6g} of its items: run it again"
 
 
 Found = Mapping[str, Mapping[str, "tuple[Path, Record]"]]
@@ -82,7 +89,7 @@ class Readings:
 def read(folder: str | Path, record: Record) -> Measured | str:
     """A record with its items, or why they say nothing. Raises OutputError for damaged files."""
     items = results.read_items(folder, record)
-    return measured(record, items) if items else "a run kept no per-item outcomes"
+    return measured(record, items) if items else NO_ITEMS
 
 
 def measured(record: Record, items: Items) -> Measured | str:

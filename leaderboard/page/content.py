@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 from hierbench.files import safe_name
-from hierbench.leaderboard import checks, tables
+from hierbench.leaderboard import checks, ranks, tables
 from hierbench.leaderboard.columns import Column, every_metric, layout
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class Board:
     shown: frozenset[str]
     places: Mapping[str, Sequence[Place]]  # row -> its records
     plain: tables.Table = field(repr=False)  # with the columns of the layout alone
+    rankings: ranks.Rankings | None = None  # None: there are none, `unranked` says why
+    unranked: str = ""
 
     @cached_property
     def models(self) -> list[str]:
@@ -80,7 +82,19 @@ def board(folders: Sequence[str | Path], layout_name: str | None = None) -> Boar
     for row, record, (_, folder) in zip(tables.row_names(records), records, found, strict=True):
         places[row].append(Place(record, Path(folder)))
     table = tables.build(records, every_metric(chosen, records))
-    return Board(table, frozenset(column.key for column in plain.columns), places, plain)
+    shown = frozenset(column.key for column in plain.columns)
+    rankings, why = _rankings(table, places, shown)
+    return Board(table, shown, places, plain, rankings, why)
+
+
+def _rankings(
+    table: tables.Table, places: Mapping[str, Sequence[Place]], shown: frozenset[str]
+) -> tuple[ranks.Rankings | None, str]:
+    """Every column's ranking, overall over those that the layout shows; or why there is none."""
+    if len(table.rows) < 2:
+        return None, "a ranking needs two models"
+    found = {row: [(place.record, place.folder) for place in own] for row, own in places.items()}
+    return ranks.ranked(table, found, each_seed=True, voting=shown), ""
 
 
 # --------------------------------------------------------------------------------------------------- the data file
@@ -115,7 +129,36 @@ def data(board: Board) -> dict[str, Any]:
         ],
         "facts": facts.listed,
         "records": own,
+        **_ranks(board),
     }
+
+
+def _ranks(board: Board) -> dict[str, Any]:
+    """Rankings of columns and overall, by row: [rank, lowest, highest, group], or the reason's position in `why`."""
+    if board.rankings is None:
+        return {"ranks": None, "unranked": board.unranked}
+    position = {column.key: number for number, column in enumerate(board.table.columns)}
+    why: dict[str, int] = {}
+
+    def listed(ranking: ranks.Ranking) -> list[Any]:
+        by_model: dict[str, Any] = {p.model: [p.rank, p.low, p.high, p.groups] for p in ranking.places}
+        by_model |= {model: why.setdefault(text, len(why)) for model, text in ranking.unranked.items()}
+        return [by_model.get(model) for model in board.models]
+
+    overall = board.rankings.overall
+    points = {place.model: _points(place) for place in overall.places}
+    found = {
+        "columns": {position[r.column.key]: listed(r) for r in board.rankings.columns if r.column},
+        "overall": listed(overall),
+        "points": [points.get(model) for model in board.models],
+        "voting": [position[key] for key in board.rankings.voting],
+        "silent": [[position[key], text] for key, text in board.rankings.silent.items()],
+    }
+    return {"ranks": {**found, "why": list(why)}}
+
+
+def _points(place: ranks.Place) -> list[float]:
+    return [round(value, 4) for value in (place.value, *(place.points or (place.value, place.value)))]
 
 
 def about(places: Iterable[Place]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ that its hash names is remembered in the cache.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -16,10 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hierbench import __version__, results
-from hierbench.cache import cache_dir
+from hierbench import results
 from hierbench.errors import HierbenchError, one_line
 from hierbench.json_files import known_json, write_json
+from hierbench.leaderboard import remembered
 from hierbench.leaderboard.page import captions, outcomes
 
 if TYPE_CHECKING:
@@ -152,5 +151,4 @@ def _way(record: Record) -> str:
 
 
 def _remembered(record: Record, kind: Kind) -> Path:
-    about = f"{__version__}\0{CONTENT}\0{kind.title}\0{record.to_json()}"
-    return cache_dir() / "panels" / f"{hashlib.sha256(about.encode()).hexdigest()[:32]}.json"
+    return remembered.place("panels", record, about=f"{CONTENT} {kind.title}", suffix=".json")

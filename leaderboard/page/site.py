@@ -24,7 +24,7 @@ from hierbench.leaderboard.page.content import Board
 from hierbench.leaderboard.page.panels import panels
 
 MARKER = ".hierbench-site.json"  # lists the files that are ours; without it a folder is not ours
-ASSETS = ("site.css", "common.js", "board.js", "charts.js", "detail.js", "panels.js")
+ASSETS = ("site.css", "common.js", "board.js", "charts.js", "ranks.js", "detail.js", "panels.js")
 
 
 @dataclass(frozen=True)

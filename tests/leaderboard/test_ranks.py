@@ -9,7 +9,7 @@ from outcomes import many, save, zero_shot
 
 from hierbench import registry
 from hierbench.errors import OutputError
-from hierbench.leaderboard import ranks
+from hierbench.leaderboard import ranks, resampling
 from hierbench.results import Record, write_record
 
 
@@ -123,8 +123,11 @@ def test_missing_edited_and_nan_figures_are_unranked(tmp_path):
         path.write_text(json.dumps(content))
     found = ranks.rank([tmp_path])
     unranked = found.columns[0].unranked
-    assert unranked["c"].startswith("the recorded 99.5 of c is not the ")
+    assert unranked["c"].startswith("zero-shot/imagenet: the recorded 99.5 of c is not the ")
     assert unranked["d"] == "the recorded figure is not a number"
+    assert (
+        "zero-shot/imagenet:top1" in found.voting
+    )  # that somebody edited a record takes no vote from a column
     assert (
         found.overall.unranked["e"]
         == "zero-shot/cifar10:mean_per_class: zero-shot/cifar10: not run for this model"
@@ -185,6 +188,46 @@ def test_a_column_that_nobody_can_be_ranked_in_says_why(tmp_path):
     assert found.columns[1].unranked == dict.fromkeys("ab", "a run kept no per-item outcomes")
     assert "fewer than two models" in found.silent["zero-shot/cifar10:mean_per_class"]
     assert [place.model for place in found.overall.places] == ["a", "b"]
+
+
+def test_rankings_are_remembered_by_the_records_they_come_from(tmp_path, monkeypatch):
+    many(tmp_path, {"a": 0.3, "b": 0.0, "c": 0.0})
+    first = ranks.rank([tmp_path])
+    with monkeypatch.context() as patched:
+        patched.setattr(ranks, "_computed", lambda *_: pytest.fail("computed again"))
+        assert ranks.rank([tmp_path]) == first
+    reads = []
+    read = resampling.read
+    monkeypatch.setattr(
+        resampling, "read", lambda folder, record: reads.append(record.model) or read(folder, record)
+    )
+    many(tmp_path, {"d": 0.1})
+    second = ranks.rank([tmp_path])
+    assert {place.model for place in second.columns[0].places} == set("abcd")
+    assert set(reads) == {"d"}  # of the others, their figures on resamples are remembered
+
+
+def test_a_cache_that_holds_something_else_is_made_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("HIERBENCH_CACHE", str(tmp_path / "cache"))
+    many(tmp_path / "run", {"a": 0.3, "b": 0.0})
+    first = ranks.rank([tmp_path / "run"])
+    files = [path for kind in ("ranks", "drawn") for path in (tmp_path / "cache" / kind).iterdir()]
+    assert len(files) == 3
+    for path in files:
+        path.write_text('{"columns": 3}')
+    assert ranks.rank([tmp_path / "run"]) == first
+
+
+def test_two_checkpoints_of_one_name_are_two_models(tmp_path):
+    """As in the table: each row is a model, told apart by the start of the hash."""
+    many(tmp_path / "one", {"a": 0.3, "b": 0.0})
+    many(
+        tmp_path / "two",
+        {"a": -0.3},
+        provenance={"dataset_fingerprint": "f" * 64, "checkpoint_sha256": "e" * 64},
+    )
+    (ranking,) = ranks.rank([tmp_path / "one", tmp_path / "two"]).columns
+    assert [place.model for place in ranking.places] == ["a (aaaaaaaa)", "b", "a (eeeeeeee)"]
 
 
 def test_one_model_cannot_be_ranked(tmp_path):

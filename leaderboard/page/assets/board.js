@@ -5,10 +5,10 @@ HB.board = () => {
   const data = window.HIERBENCH;
   const byId = id => document.getElementById(id);
   const about = [
-    ["family", "Family"], ["trained_on", "Trained on"], ["parameters", "Parameters"], ["geometry", "Geometry"],
+    ...(data.ranks ? [["rank", "Rank"]] : []), ["family", "Family"], ["trained_on", "Trained on"], ["parameters", "Parameters"], ["geometry", "Geometry"],
     ["licence", "Licence"],
   ];
-  const shown = new Set(["family", ...data.columns.flatMap((column, number) => (column.shown ? [number] : []))]);
+  const shown = new Set([...(data.ranks ? ["rank"] : []), "family", ...data.columns.flatMap((column, number) => (column.shown ? [number] : []))]);
   let kept = data.models.map((_, row) => row); // after filtering
 
   // -------------------------------------------------------------------------------------------------- columns
@@ -21,6 +21,11 @@ HB.board = () => {
     return typeof a === "number" ? a - b : a.localeCompare(b, "en", { numeric: true });
   };
   const plain = { headerSortTristate: false, sorter: inOrder, resizable: false };
+  const said = (field, row, value) => {
+    const place = field === "rank" && HB.place(null, row);
+    if (place) return HB.el("span", { title: `Overall: ${HB.rankSaid(place)}` }, place.why ? "–" : HB.ranked(place));
+    return document.createTextNode(value === null ? "–" : field === "parameters" ? HB.millions(value) : value);
+  };
   const columns = () => {
     const withIntervals = byId("show-intervals").checked;
     const narrow = window.innerWidth < 640;
@@ -31,8 +36,7 @@ HB.board = () => {
     for (const [field, title] of about) {
       if (!shown.has(field)) continue;
       found.push({ ...plain, title, field, titleFormatter: head(title), hozAlign: field === "parameters" ? "right" : "left",
-                   formatter: cell => document.createTextNode(
-                     cell.getValue() === null ? "–" : field === "parameters" ? HB.millions(cell.getValue()) : cell.getValue()) });
+                   formatter: cell => said(field, cell.getData().row, cell.getValue()) });
     }
     for (const [number, column] of data.columns.entries()) {
       if (!shown.has(number)) continue;
@@ -50,7 +54,7 @@ HB.board = () => {
 
   const rows = data.models.map((model, row) => {
     const made = { row, name: model.name };
-    for (const [field] of about) made[field] = model[field];
+    for (const [field] of about) made[field] = field === "rank" ? ((HB.place(null, row) || {}).rank ?? null) : model[field];
     for (const [number, column] of data.columns.entries()) made[`c${number}`] = column.value[row];
     return made;
   });
@@ -111,15 +115,20 @@ HB.board = () => {
   const first = data.columns.findIndex(column => column.shown);
   const other = data.columns.findIndex((column, number) => column.shown && number > first && column.group !== data.columns[first].group);
   HB.options(byId("bar-metric"), data.columns, first);
+  byId("rank-metric").append(HB.el("option", { value: "" }, "Overall (Borda)"));
+  for (const [number, column] of data.columns.entries()) {
+    if (data.ranks && data.ranks.columns[number]) byId("rank-metric").append(HB.el("option", { value: number }, HB.fullName(column)));
+  }
   HB.options(byId("scatter-x"), data.columns, first);
   HB.options(byId("scatter-y"), data.columns, other < 0 ? first : other);
   const column = id => data.columns[byId(id).value];
   const draw = () => {
     if (!data.columns.length) return;
+    HB.ranking(byId("ranking"), column("rank-metric") || null, kept);
     HB.bars(byId("bars"), column("bar-metric"), kept);
     HB.scatter(byId("scatter"), column("scatter-x"), column("scatter-y"), kept);
   };
-  for (const id of ["bar-metric", "scatter-x", "scatter-y"]) byId(id).addEventListener("change", draw);
+  for (const id of ["rank-metric", "bar-metric", "scatter-x", "scatter-y"]) byId(id).addEventListener("change", draw);
   let waiting = 0;
   let width = window.innerWidth;
   window.addEventListener("resize", () => {

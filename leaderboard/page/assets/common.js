@@ -58,7 +58,9 @@ HB.isDoubtful = (column, row) => (column.doubtful || []).includes(row); // says 
 // What a screen reader says, and what stands there on hover.
 HB.said = (column, row) => {
   const value = column.value[row];
-  if (value === null) return ["no figure", ...HB.notes(column, row)].join("; ");
+  const notes = HB.notes(column, row);
+  if (value === null) return ["no figure", ...notes].join("; ");
+  const place = HB.place(column, row);
   const interval = HB.interval(column, row);
   const n = HB.size(column, row);
   return [
@@ -66,8 +68,9 @@ HB.said = (column, row) => {
     interval && `95 % interval ${interval}`,
     n && `n = ${n.toLocaleString("en")}`,
     HB.isBest(column, row) && "best of its column",
+    place && notes.includes(place.why) ? "unranked" : HB.rankSaid(place),
     HB.isDoubtful(column, row) && "doubtful",
-    ...HB.notes(column, row),
+    ...notes,
   ].filter(Boolean).join("; ");
 };
 
@@ -98,6 +101,13 @@ HB.facts = pairs => {
   }
   return list;
 };
+
+HB.listing = (caption, heads, rows) => HB.el("table", {},
+  HB.el("caption", {}, caption),
+  HB.el("thead", {}, HB.el("tr", {}, ...heads.map(head => HB.el("th", { scope: "col" }, head)))),
+  HB.el("tbody", {}, ...rows.map(([first, ...others]) => HB.el("tr", {},
+    HB.el("th", { scope: "row" }, first), ...others.map(entry => HB.el("td", {}, entry))))));
+HB.wide = table => HB.el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": table.caption.textContent }, table);
 
 HB.provenance = (column, row) => {
   const data = window.HIERBENCH;

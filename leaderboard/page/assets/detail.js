@@ -1,12 +1,6 @@
 // The page of a model and the page of a task.
 "use strict";
 
-HB.table = (caption, heads, rows) => HB.el("table", {},
-  HB.el("caption", {}, caption),
-  HB.el("thead", {}, HB.el("tr", {}, ...heads.map(head => HB.el("th", { scope: "col" }, head)))),
-  HB.el("tbody", {}, ...rows.map(([first, ...others]) => HB.el("tr", {},
-    HB.el("th", { scope: "row" }, first), ...others.map(entry => HB.el("td", {}, entry))))));
-
 HB.modelPage = () => {
   const data = window.HIERBENCH;
   const row = Number(document.body.dataset.row);
@@ -14,17 +8,20 @@ HB.modelPage = () => {
   for (const column of data.columns) {
     if (column.value[row] === null && !(column.shown && column.record[row] !== null)) continue;
     const task = column.task === null ? null : data.tasks[column.task];
-    const others = column.value.filter(value => value !== null);
-    const better = others.filter(value => (column.better === "lower" ? value < column.value[row] : value > column.value[row]));
+    const place = HB.place(column, row);
     rows.push([
       HB.el("span", {}, HB.fullName(column)),
       HB.cell(column, row), HB.interval(column, row) || "–",
-      column.value[row] === null || !column.better ? "–" : `${better.length + 1} of ${others.length}`,
+      place && !place.why ? `${HB.ranked(place)} of ${place.of}` : "–", (place && place.group) || "–",
       task === null ? `mean over ${column.over.length} tasks` : HB.el("a", { href: HB.taskLink(task) }, task.name),
     ]);
   }
-  document.getElementById("figures").append(HB.table("Every figure of this model; press one for where it comes from",
-    ["Metric", "Figure", "95 % interval", "Place by value alone", "Task"], rows));
+  document.getElementById("figures").append(HB.listing("Every figure of this model; press one for where it comes from",
+    ["Metric", "Figure", "95 % interval", "Rank (95 %)", "Group", "Task"], rows));
+  const place = HB.place(null, row);
+  const said = place ? `Overall: ${HB.rankSaid(place)}` : `Not ranked: ${data.unranked}`;
+  const points = place && !place.why ? `; it beats ${HB.beatenSaid(row)} % of the others` : "";
+  document.getElementById("overall").textContent = `${said}${points}.`;
   HB.panels(document.getElementById("panels"), window.HIERBENCH_PANELS);
 };
 
@@ -40,10 +37,13 @@ HB.taskPage = () => {
   const select = document.getElementById("bar-metric");
   HB.options(select, columns.map(column => (own.includes(column) ? column : null)), columns.indexOf(own[0]));
   const rows = data.models.map((_, row) => row);
-  const draw = () => HB.bars(document.getElementById("bars"), columns[select.value], rows);
+  const draw = () => {
+    HB.bars(document.getElementById("bars"), columns[select.value], rows);
+    HB.ranking(document.getElementById("ranking"), columns[select.value], rows);
+  };
   select.addEventListener("change", draw);
   draw();
-  document.getElementById("figures").append(HB.table("Every figure of this task",
+  document.getElementById("figures").append(HB.listing("Every figure of this task",
     ["Model", ...own.map(HB.heading)],
     rows.filter(row => own.some(column => column.value[row] !== null)).map(row => [
       HB.el("a", { href: HB.modelLink(data.models[row]) }, data.models[row].name),

@@ -81,10 +81,9 @@ HB.panel.radii = (place, panel) => {
       Plot.ruleX(panel.groups, { fy: "level", x: group => group.quantiles[2], stroke: "var(--ink)", strokeWidth: 2 }),
     ],
   }, "Level 1 is the most general; lines are medians.");
-  place.append(HB.wide(HB.table("Quantiles over samples", ["Level", "n", "5 %", "25 %", "median", "75 %", "95 %"],
+  place.append(HB.wide(HB.listing("Quantiles over samples", ["Level", "n", "5 %", "25 %", "median", "75 %", "95 %"],
     panel.groups.map(group => [`${group.level}`, group.n.toLocaleString("en"), ...group.quantiles.map(value => value.toFixed(3))]))));
 };
-HB.wide = table => HB.el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": table.caption.textContent }, table);
 
 // -------------------------------------------------------------------------------------------------------- scores
 

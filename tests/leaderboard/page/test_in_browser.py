@@ -122,6 +122,24 @@ def test_provenance_opens_by_keyboard_and_closes_again(board):
     assert board.run("document.activeElement.className").startswith("cell")
 
 
+def test_ranks_with_ties(board):
+    """Overall all three are ranked; in retrieval nobody is, and each says why."""
+    rows = "[...document.querySelectorAll('#ranking tbody tr')].map(row => [...row.children].map(e => e.textContent))"
+    assert [row[0] for row in board.run(rows)] == [HOSTILE, "beta", "alpha"]
+    choose = ("(name => (e => { e.value = [...e.options].find(o => o.text.includes(name)).value;"
+              "e.dispatchEvent(new Event('change')); })(document.getElementById('rank-metric')))")  # fmt: skip
+    board.run(f"{choose}('INet')")
+    assert [row[2] for row in board.run(rows)] == ["42.0", "41.0", "40.0"]
+    assert board.run("document.querySelectorAll('#ranking [aria-label=dot] circle').length") == 3
+    said = board.run("document.querySelector('.cell').title")
+    assert "rank 3 of 3" in said
+    assert "group" in said
+    board.run(f"{choose}('COCO R@5')")
+    ranking = board.run("document.getElementById('ranking').textContent")
+    assert "Unranked: 3" in ranking
+    assert "alpha: a run kept no per-item outcomes" in ranking
+
+
 def test_doubtful_figures_and_those_that_are_not_numbers_say_so(browser, run_folder, tmp_path):
     for model, value in (("alpha", 99.9), ("beta", None)):
         path = run_folder / "results" / model / "zero-shot__imagenet.json"

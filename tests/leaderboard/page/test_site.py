@@ -9,6 +9,7 @@ import pytest
 from sites import HOSTILE, record
 
 from hierbench.errors import OutputError
+from hierbench.leaderboard import ranks
 from hierbench.leaderboard.page import build
 from hierbench.leaderboard.page.site import MARKER
 from hierbench.results import read_results, write_record
@@ -101,6 +102,45 @@ def test_gaps_have_their_reason(site):
     failed = column["notes"]["1"]
     assert "failed: DataError" in found["notes"][failed[0]]
     assert "not run for this model" in found["notes"][column["notes"]["2"][0]]
+
+
+def test_ranks_are_those_of_leaderboard_rank(site, run_folder):
+    """40, 41 and 42 % of 1,000 images of which each hits the first: b < c by ten images, all of them c's alone."""
+    found = data(site)
+    number = next(k for k, c in enumerate(found["columns"]) if c["key"] == "zero-shot/imagenet:top1")
+    told = {
+        place.model: [place.rank, place.low, place.high, place.groups]
+        for ranking in ranks.rank([run_folder]).columns if ranking.column.key == "zero-shot/imagenet:top1"
+        for place in ranking.places
+    }  # fmt: skip
+    assert [told.get(model["name"]) for model in found["models"]] == found["ranks"]["columns"][str(number)]
+    assert [place[0] for place in found["ranks"]["columns"][str(number)]] == [3, 2, 1]
+
+
+def test_who_is_unranked_has_a_reason(site):
+    found = data(site)
+    number = next(k for k, c in enumerate(found["columns"]) if c["key"] == "retrieval/coco:t2i_r5")
+    why = [found["ranks"]["why"][place] for place in found["ranks"]["columns"][str(number)]]
+    assert why[0] == "a run kept no per-item outcomes"
+    assert "failed: DataError" in why[1]
+    assert "not run for this model" in why[2]
+
+
+def test_overall_is_over_the_columns_of_the_layout(site):
+    found = data(site)
+    assert [found["columns"][number]["key"] for number in found["ranks"]["voting"]] == [
+        "zero-shot/imagenet:top1"
+    ]
+    assert [place[0] for place in found["ranks"]["overall"]] == [3, 2, 1]
+    assert [points[0] for points in found["ranks"]["points"]] == [0.0, 0.5, 1.0]
+    silent = dict(found["ranks"]["silent"])
+    assert set(silent.values()) == {"fewer than two models have a figure that can be ranked"}
+
+
+def test_one_model_has_no_ranks_and_says_why(tmp_path):
+    write_record(tmp_path / "run", record())
+    found = data(build([tmp_path / "run"], tmp_path / "s").folder)
+    assert (found["ranks"], found["unranked"]) == (None, "a ranking needs two models")
 
 
 def test_no_figure_that_its_items_bear_out_is_marked(site):
