@@ -1,12 +1,12 @@
 """The engine's tests develop against fakes: a tiny adapter, dataset and task."""
 
 import importlib.util
-import multiprocessing
 import os
 import sys
 from pathlib import Path
 
 import pytest
+from processes import forkserver
 
 
 @pytest.fixture(scope="session")
@@ -48,8 +48,7 @@ def process():
 
     Processes are forked from a server that has imported the engine already: importing torch takes seconds.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["hierbench.engine.runner"])
+    context = forkserver()
 
     def begin(code, log, env=None, **names):
         start = "import os, sys; os.setsid(); os.environ.update(env)"

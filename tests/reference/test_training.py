@@ -4,15 +4,14 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from closeness import assert_same_each
+from processes import forkserver, together
 from safetensors.torch import load_file
-from small_training import TINY, batch_of, tiny
+from small_teams import APART, copied_families, dying_in_a_run_of_two, gradients_and_weights, killed_after
+from small_training import batch_of, tiny
 
 from hierbench.errors import DataError, HierbenchError, OutputError, UsageError
 from hierbench.miniature.vocabulary import BACKGROUNDS, COLOURS
@@ -26,13 +25,7 @@ from hierbench.reference.training.schedule import learning_rate_factor
 from hierbench.reference.training.trainer import Trainer
 from hierbench.reference.training.watch import DivergedError
 
-ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")
-IMPORTED = [str(ROOT / "tests" / "reference"), str(ROOT / "tests" / "support")]  # by scripts of these tests
-
-APART = ["data.caption_levels=[0,0,0,1]", "data.close_ups=0"]
-"""No caption equals the phrase of its part: of two points that differ by rounding alone (equal texts that were packed
-with other neighbours) the exterior angle is any angle, and no two computations of it need agree."""
 
 
 def gradients(config, batch):
@@ -73,95 +66,29 @@ def test_checkpointed_activations_have_the_same_gradients_and_keep_less():
     assert sizes[1] < sizes[0]
 
 
-SHARED = """
-import os, sys, torch
-import torch.distributed as dist
-from hierbench.reference.training import trainer as training
-from hierbench.reference.training.trainer import Processes, Trainer
-sys.path[:0] = {tests!r}
-from test_training import APART, batch_of, tiny
-dist.init_process_group("gloo")
-rank = dist.get_rank()
-config = tiny({family!r}, *APART)
-build = training.build
-training.build = lambda config: build(config).double()  # before DDP makes its buckets
-trainer = Trainer(config, torch.device("cpu"), Processes(rank, {world}))
-trainer.optimiser = torch.optim.SGD(trainer.model.parameters(), lr=0.1, fused=True)
-trainer.step(batch_of(config, rank=rank, world={world}), 0)
-if rank == 0:
-    gradients = {{n: p.grad for n, p in trainer.model.named_parameters() if p.grad is not None}}
-    torch.save({{"gradients": gradients, "weights": dict(trainer.model.state_dict())}}, {out!r})
-dist.barrier()
-dist.destroy_process_group()
-"""
-
-
-@pytest.mark.parametrize(("family", "processes"), [("hycoclip", 4), ("uncha", 2), ("phyclip", 2)])
-def test_several_processes_equal_one(family, processes, tmp_path):
-    out = tmp_path / "several.pt"
-    script = tmp_path / "several.py"
-    script.write_text(SHARED.format(tests=IMPORTED, family=family, world=processes, out=str(out)))
-    torchrun = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        str(processes),
-        str(script),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(torchrun, env=environment, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr[-2000:]
-    several = torch.load(out, weights_only=True)
-
-    config = tiny(family, *APART)
-    trainer = Trainer(config, CPU)
-    trainer.model.double()
-    trainer.optimiser = torch.optim.SGD(trainer.model.parameters(), lr=0.1, fused=True)
-    trainer.step(batch_of(config), 0)
-    one = {name: p.grad for name, p in trainer.model.named_parameters() if p.grad is not None}
-    assert_same_each(several["gradients"], one)
-    assert_same_each(several["weights"], dict(trainer.model.state_dict()))
-
-
-LOSING_ONE = """
-import os, sys
-from hierbench.reference.training.trainer import Trainer
-step = Trainer.step
-def step_or_die(trainer, batch, number):
-    if (os.environ["RANK"], number) == ("1", 2):
-        os.kill(os.getpid(), 9)
-    return step(trainer, batch, number)
-Trainer.step = step_or_die
-from hierbench.cli import main
-main(["train", "miniature/clip", *{overrides!r}, "--out", {out!r}, "--device", "cpu"])
-"""
+@pytest.mark.parametrize(("families", "processes"), [(["hycoclip"], 4), (["uncha", "phyclip"], 2)])
+def test_several_processes_equal_one(families, processes, tmp_path):
+    together(copied_families, families, tmp_path, processes=processes)
+    for family in families:
+        several, one = torch.load(tmp_path / f"{family}.pt", weights_only=True), gradients_and_weights(family)
+        assert_same_each(several["gradients"], one["gradients"])
+        assert_same_each(several["weights"], one["weights"])
 
 
 def test_killed_process_ends_the_others_with_a_message(tmp_path):
-    code = LOSING_ONE.format(overrides=[*TINY, "train.steps=1000"], out=str(tmp_path / "run"))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
-    first, second = (
-        subprocess.Popen(
-            [sys.executable, "-c", code],
-            env={**os.environ, **shared, "PYTHONPATH": str(ROOT), "RANK": rank, "LOCAL_RANK": rank},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in ("0", "1")
-    )
-    try:
-        _, said = first.communicate(timeout=240)
-        second.communicate(timeout=60)
-    finally:
-        first.kill(), second.kill()
-    assert second.returncode == -9
-    assert first.returncode == 2, said[-2000:]
+        port = free.getsockname()[1]
+    ranks = [
+        forkserver().Process(target=dying_in_a_run_of_two, args=(rank, port, tmp_path)) for rank in range(2)
+    ]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join(100)
+        rank.kill()
+    said = (tmp_path / "said0").read_text()
+    assert [rank.exitcode for rank in ranks] == [2, -9], said[-2000:]
     last = said.splitlines()[-1]
     assert last.startswith("hierbench: error: another process of the run has ended: rank 0 stops too")
     assert "Traceback" not in said
@@ -210,34 +137,14 @@ def test_weights_are_for_everyone_to_read(tmp_path):
     assert (tmp_path / "w.safetensors").stat().st_mode & 0o777 == 0o644
 
 
-KILLED = """
-import os, sys, threading
-from pathlib import Path
-from hierbench.reference.training import loop
-sys.path[:0] = {tests!r}
-from test_training import tiny
-save = loop._save
-def save_and_die(trainer, out, done, consumed, tally, watch):
-    save(trainer, out, done, consumed, tally, watch)
-    if done == 10:
-        os.kill(os.getpid(), 9)
-loop._save = save_and_die
-loop.train(tiny("hycoclip", *{steps!r}), Path({out!r}), device="cpu", quiet=True)
-"""
-
-
 def test_twenty_steps_equal_ten_a_kill_and_ten(tmp_path):
     steps = ["train.steps=20", "train.save_every=10"]
     straight = train(tiny("hycoclip", *steps), tmp_path / "straight", device="cpu", quiet=True)
     broken = tmp_path / "broken"
-    code = KILLED.format(tests=IMPORTED, steps=steps, out=str(broken))
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-    }  # as many as here, or bits differ
-    killed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, timeout=240)
-    assert killed.returncode == -9, killed.stderr[-2000:]
+    killed = forkserver().Process(target=killed_after, args=(tiny("hycoclip", *steps), broken, 10))
+    killed.start()
+    killed.join(100)
+    assert killed.exitcode == -9
     resumed = train(tiny("hycoclip", *steps), broken, device="cpu", resume=True, quiet=True)
     one, two = load_file(straight), load_file(resumed)
     assert one.keys() == two.keys()
