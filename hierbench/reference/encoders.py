@@ -207,14 +207,26 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, groups: Sequence[Group]) -> Tensor:
         """(N, width) -> (N, width)"""
-        x = x + self.attn(self.ln_1(x), groups)
-        return x + self.mlp(self.ln_2(x))
+        q, kv = self.opening(x)
+        return self.closing(x, self.attn(q, kv, groups))
 
     def at_ends(self, x: Tensor, groups: Sequence[Group]) -> Tensor:
         """(N, width) -> (sequences, width): the layer's output for the last tokens alone, group after group."""
         ends = torch.cat([group.ends for group in groups])
-        x, y = x[ends], self.ln_1(x)
-        x = x + self.attn.at_ends(y, y[ends], groups)
+        y = self.ln_1(x)
+        q, kv = self.attn.project(y[ends], y)
+        return self.closing(x[ends], self.attn.at_ends(q, kv, groups))
+
+    # All of a layer but its attention sees a flat list of tokens, whatever the groups: `compiling` compiles these two.
+
+    def opening(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(N, width) -> queries (N, width), keys and values (N, 2 · width)"""
+        y = self.ln_1(x)
+        return self.attn.project(y, y)
+
+    def closing(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """A layer's input and the attention's heads, (N, width) each -> (N, width)"""
+        x = x + self.attn.out_proj(mixed)
         return x + self.mlp(self.ln_2(x))
 
 
@@ -230,26 +242,25 @@ class Attention(nn.Module):
         nn.init.normal_(self.in_proj_weight, std=width**-0.5)
         nn.init.zeros_(self.out_proj.bias)
 
-    def forward(self, x: Tensor, groups: Sequence[Group]) -> Tensor:
-        """(N, width) -> (N, width)"""
-        q, kv = self._project(x, x)
+    def forward(self, q: Tensor, kv: Tensor, groups: Sequence[Group]) -> Tensor:
+        """Projected (N, width), (N, 2 · width) -> (N, width): the heads side by side."""
         mixed = []
         for group in groups:
             queries = q[group.rows].unflatten(0, (group.count, group.length))
             mixed.append(self._attend(queries, self._keys(kv, group), group.mask, causal=group.mask is None))
-        return self.out_proj(torch.cat(mixed))
+        return torch.cat(mixed)
 
-    def at_ends(self, x: Tensor, ends: Tensor, groups: Sequence[Group]) -> Tensor:
-        """(N, width), (sequences, width) queries -> (sequences, width)"""
-        q, kv = self._project(ends, x)
+    def at_ends(self, q: Tensor, kv: Tensor, groups: Sequence[Group]) -> Tensor:
+        """(sequences, width) queries of the last tokens, (N, 2 · width) -> (sequences, width)"""
         queries = q.split([group.count for group in groups])
         mixed = [
             self._attend(query[:, None], self._keys(kv, group), group.end_mask)
             for query, group in zip(queries, groups, strict=True)
         ]
-        return self.out_proj(torch.cat(mixed))
+        return torch.cat(mixed)
 
-    def _project(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    def project(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """(M, width), (N, width) -> (M, width), (N, 2 · width)"""
         parts = [queries.shape[-1], 2 * queries.shape[-1]]
         weight, bias = self.in_proj_weight.split(parts), self.in_proj_bias.split(parts)
         return F.linear(queries, weight[0], bias[0]), F.linear(keys, weight[1], bias[1])
