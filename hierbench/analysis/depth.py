@@ -1,12 +1,13 @@
 """Whether some number tells how deep a caption or class lies: rank correlation with its level, and what chance gives.
 
-Two numbers are asked: the radius, and the level that an item's direction alone tells. Both answer to the same null,
-levels shuffled within each sample, and to the same resampling of the items.
+Two numbers are asked: the radius, and the level that an item's direction alone tells. Both answer to the same two
+nulls, levels shuffled within each sample and among all items, and to the same resampling of the items.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,8 @@ ROWS = 1024  # items whose cosines are held at a time
 
 @dataclass(frozen=True)
 class Depth:
-    """Spearman's correlation of a number and the level: its interval, and the middle 95 % of what shuffled levels give.
+    """Spearman's correlation of a number and the level: its interval, and the middle 95 % of what shuffled levels give,
+    from the lower end of the one null to the upper end of the other, whichever lie farther out.
 
     `correlation` is 0 where either does not vary.
     """
@@ -49,15 +51,20 @@ class Depth:
         return -1 if found.high < 0 and found.value < self.null[0] else 0
 
 
-def follow(values: np.ndarray, levels: np.ndarray, samples: np.ndarray) -> Depth:
+def follow(
+    values: np.ndarray, levels: np.ndarray, samples: np.ndarray, near: np.ndarray | None = None
+) -> Depth:
     """How far `values` (n,) of distinct items follow their `levels` (n,).
 
     `samples` (S, L) holds positions of items: a sample's captions, or all classes as one sample. An item counts as
     often as samples have it. The interval resamples items (where there are several samples, those of each level apart),
-    not samples: that many samples share a general caption makes it no surer. The null shuffles levels within samples.
+    not samples: that many samples share a general caption makes it no surer. One null shuffles levels within samples;
+    the other among the distinct items, each with how often samples have it, so that a level of few items shows little.
+    Where the values are the levels that the items `near` (n, k) have on average, this one takes the shuffled levels.
     """
     generator = np.random.default_rng(zlib.crc32(SEED.encode()))
-    values = np.round(values / max(float(np.abs(values).max()), np.finfo(float).tiny) / SAME)
+    values = np.round(values / max(float(np.abs(values).max()), np.finfo(float).tiny) / SAME).astype(np.int64)
+    same = np.unique(values, return_inverse=True)[1]
     weights = np.bincount(samples.ravel(), minlength=len(values)).astype(np.float64)
     once = weights[None]
     value_ranks, level_ranks = _ranks(values, once), _ranks(levels, once)
@@ -65,7 +72,11 @@ def follow(values: np.ndarray, levels: np.ndarray, samples: np.ndarray) -> Depth
     a = value_ranks[0][samples]
     shuffled = np.stack([generator.permuted(level_ranks[0][samples], axis=1).ravel() for _ in range(DRAWS)])
     even = np.ones((1, samples.size))
-    null = bootstrap.interval(_correlation(a.reshape(1, -1), shuffled, even))
+    within = bootstrap.interval(_correlation(a.reshape(1, -1), shuffled, even))
+    among = bootstrap.interval(
+        _among_items(lambda drawn: same if near is None else drawn[near].sum(1), levels, weights, generator)
+    )
+    null = min(within[0], among[0]), max(within[1], among[1])
     drawn = weights * _resampled(levels if len(samples) > 1 else np.zeros_like(levels), generator)
     if len(values) < 2 or (drawn == drawn[0]).all():  # an item a level: resampling says nothing
         return Depth(Estimate(found), null, len(values))
@@ -73,20 +84,25 @@ def follow(values: np.ndarray, levels: np.ndarray, samples: np.ndarray) -> Depth
     return Depth(Estimate(found, low, high), null, len(values))
 
 
-def told_by_direction(directions: Tensor, levels: np.ndarray, neighbours: int = NEIGHBOURS) -> np.ndarray:
-    """(n, D) unit vectors, (n,) levels -> (n,) the mean level of each item's nearest others by cosine.
+def told_by_direction(directions: Tensor, levels: np.ndarray, samples: np.ndarray) -> Depth:
+    """How far the mean level of an item's nearest others by direction (n, D) follows its own; see `follow`."""
+    near = nearest(directions)
+    return follow(levels[near].mean(1), levels, samples, near)
 
-    Nothing is fitted. Of equally near items it is chance, and not their order, that decides.
+
+def nearest(directions: Tensor, neighbours: int = NEIGHBOURS) -> np.ndarray:
+    """(n, D) unit vectors -> (n, neighbours) each item's nearest others by cosine.
+
+    Of equally near items it is chance, and not their order, that decides.
     """
-    order = np.random.default_rng(zlib.crc32(SEED.encode())).permutation(len(levels))
-    found, known = directions[order].double(), levels[order]
-    out = np.empty(len(levels))
+    order = np.random.default_rng(zlib.crc32(SEED.encode())).permutation(len(directions))
+    found = directions[order].double()
+    out = np.empty((len(order), min(neighbours, len(order) - 1)), np.int64)
     for start in range(0, len(order), ROWS):
         rows = np.arange(start, min(start + ROWS, len(order)))
         near = found[rows] @ found.T
         near[np.arange(len(rows)), rows] = -torch.inf
-        nearest = near.topk(min(neighbours, len(order) - 1), dim=1).indices.numpy()
-        out[order[rows]] = known[nearest].mean(1)
+        out[order[rows]] = order[near.topk(out.shape[1], dim=1).indices.numpy()]
     return out
 
 
@@ -103,6 +119,31 @@ def _resampled(strata: np.ndarray, generator: np.random.Generator) -> np.ndarray
         rows = np.flatnonzero(strata == stratum)
         counts[:, rows] = generator.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), DRAWS)
     return counts
+
+
+def _among_items(
+    valued: Callable[[np.ndarray], np.ndarray],
+    levels: np.ndarray,
+    weights: np.ndarray,
+    generator: np.random.Generator,
+) -> np.ndarray:
+    """(DRAWS,) correlations where levels, each with its weight, are dealt anew to the items.
+
+    `valued`: levels (n,) -> whole numbers from 0 on (n,), in the order of the values.
+    """
+    level_ranks = _counted_ranks(levels, weights)
+    found = np.empty(DRAWS)
+    for draw in range(DRAWS):
+        order = generator.permutation(len(levels))
+        ranks = _counted_ranks(valued(levels[order]), weights[order])
+        found[draw] = _correlation(ranks[None], level_ranks[None, order], weights[None, order])[0]
+    return found
+
+
+def _counted_ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(n,) whole numbers from 0 on, counted (n,) times -> (n,) middle ranks."""
+    mass = np.bincount(values, weights)
+    return (mass.cumsum() - mass / 2)[values]
 
 
 def _ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

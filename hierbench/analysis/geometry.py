@@ -91,8 +91,7 @@ def look(geometry: Geometry, embeddings: Embeddings, dataset: Any, task: Any) ->
         missing["depth"] = "all captions are of one level"
     radius = direction = None
     if samples is not None:
-        told = told_by_direction(directions(geometry, points), levels)
-        direction = follow(told, levels, samples)
+        direction = told_by_direction(directions(geometry, points), levels, samples)
         if geometry.has_origin:
             radius = follow(geometry.radius(points).numpy(), levels, samples)
     named = "captions" if isinstance(dataset, (CaptionChains, Retrieval)) else "class prompts"

@@ -1,5 +1,7 @@
 """The report on a model's geometry: verdicts on planted points, known δ, correlations by scipy."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -85,6 +87,26 @@ def test_correlation_is_scipys():
     found = follow(values, levels, np.arange(60)[None])
     assert found.correlation.value == pytest.approx(spearmanr(values, levels).statistic, abs=1e-12)
     assert follow(np.ones(60), levels, np.arange(60)[None]).correlation.value == 0
+
+
+def test_chance_is_that_of_all_orders():
+    """Of six items without ties: the middle 95 % of scipy's correlation over all 720 orders."""
+    levels = np.arange(6)
+    every = [spearmanr(levels, order).statistic for order in itertools.permutations(range(6))]
+    expected = np.quantile(every, [0.025, 0.975])
+    for near in (None, np.arange(6)[:, None]):  # each item its own neighbour: always told, and so is chance
+        found = follow(np.array([3.0, 1, 4, 0, 5, 2]), levels, np.arange(6)[None], near)
+        assert found.null == pytest.approx(expected, abs=0.06) if near is None else found.null[1] == 1
+
+
+def test_a_level_of_few_captions_shows_nothing():
+    """Chains that share one general caption and three below it, radii drawn at random: whether these few lie farther in
+    is chance, though each of the samples says the same."""
+    levels = np.array([0] + [1] * 3 + [2] * 12)
+    samples = np.array([[0, 1 + s // 4, 4 + s] for s in range(12)])
+    radii = [np.random.default_rng(seed).random(16) for seed in range(20)]
+    assert sum(follow(one, levels, samples).shown != 0 for one in radii) <= 2
+    assert all(follow(one + 3.0 * levels, levels, samples).shown == 1 for one in radii[:5])
 
 
 def test_delta_of_a_tree_and_of_a_cycle():
