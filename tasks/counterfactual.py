@@ -186,6 +186,8 @@ def told(reading: Reading, metric: MetricSpec, model: Estimate, difference: Esti
     bounds = (
         f"({shown(difference.value, '+')}, 95 % {shown(difference.low, '+')} … {shown(difference.high, '+')})"
     )
+    if difference.low == difference.high == 0:
+        return f"{start}: nothing changes in this figure."
     if difference.low <= 0 <= difference.high:
         most = max(-difference.low, difference.high)
         return f"{start} {bounds}: no effect is shown, and one of more than {shown(most)} is unlikely."

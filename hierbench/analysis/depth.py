@@ -74,7 +74,7 @@ def follow(
     even = np.ones((1, samples.size))
     within = bootstrap.interval(_correlation(a.reshape(1, -1), shuffled, even))
     among = bootstrap.interval(
-        _among_items(lambda drawn: same if near is None else drawn[near].sum(1), levels, weights, generator)
+        _among_items(lambda dealt: same if near is None else dealt[near].sum(1), levels, weights)
     )
     null = min(within[0], among[0]), max(within[1], among[1])
     drawn = weights * _resampled(levels if len(samples) > 1 else np.zeros_like(levels), generator)
@@ -125,12 +125,12 @@ def _among_items(
     valued: Callable[[np.ndarray], np.ndarray],
     levels: np.ndarray,
     weights: np.ndarray,
-    generator: np.random.Generator,
 ) -> np.ndarray:
     """(DRAWS,) correlations where levels, each with its weight, are dealt anew to the items.
 
     `valued`: levels (n,) -> whole numbers from 0 on (n,), in the order of the values.
     """
+    generator = np.random.default_rng(zlib.crc32(SEED.encode()))
     level_ranks = _counted_ranks(levels, weights)
     found = np.empty(DRAWS)
     for draw in range(DRAWS):

@@ -78,7 +78,7 @@ def table(looks: Mapping[str, Look], width: int) -> tuple[list[dict[str, str]], 
     for heading in SPARED:
         if wide() > width and heading in headings:
             headings.remove(heading)
-            left_out.append(heading.replace("\n", " ").replace("- ", "-"))
+            left_out.append(heading.replace("-\n", "-").replace("/\n", "/").replace("\n", " "))
     return [{h: one.get(h, NOTHING) for h in headings} for one in rows], left_out
 
 

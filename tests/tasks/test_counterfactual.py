@@ -188,6 +188,7 @@ def test_a_manifest_must_name_what_is_read_otherwise():
         (True, Estimate(0.05, 0.02, 0.08), "the radii as they are hurt this figure."),
         (False, Estimate(0.05, 0.02, 0.08), "help"),
         (True, Estimate(0.01, -0.02, 0.04), "no effect is shown, and one of more than 4.0 is unlikely."),
+        (True, Estimate(0.0, 0.0, 0.0), "AUC 80.0 → 80.0: nothing changes in this figure."),
         (True, Estimate(0.01), "too few items to say more."),
     ],
 )  # fmt: skip
