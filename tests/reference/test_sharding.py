@@ -1,6 +1,5 @@
 """A model cut over processes is the whole one: steps, averages, checkpoints read by any number of processes."""
 
-import json
 import shutil
 
 import pytest
@@ -8,7 +7,7 @@ import torch
 from closeness import assert_same_each
 from processes import together
 from safetensors.torch import load_file
-from small_teams import CPU, FAMILIES, STEPS, cut_families, deeper, launched, stepped
+from small_teams import CPU, FAMILIES, STEPS, cut_families, deeper, stepped
 
 from hierbench.errors import OutputError, UsageError
 from hierbench.reference.training import sharded
@@ -90,18 +89,3 @@ def test_wrong_sharding(overrides, told, tmp_path):
         train(deeper("clip", *overrides), tmp_path / "run", device="cpu")
     assert told in str(caught.value)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_sharded_run_of_two_processes_goes_on_with_one(tmp_path):
-    settings = ["train.steps=4", "train.save_every=2", "train.precision=float32", "train.ema=0.9"]
-    run = tmp_path / "run"
-    together(launched, [(deeper("hycoclip", *settings, "train.sharding=full"), run, False)])
-    straight, log = load_file(run / "model.safetensors"), run / "train.jsonl"
-    losses = [json.loads(line)["loss"] for line in log.read_text().splitlines()]
-    shutil.rmtree(run / "checkpoints/step-0000004")  # as a kill before it leaves the run
-    final = train(deeper("hycoclip", *settings), run, device="cpu", resume=True, quiet=True)
-    assert [json.loads(line)["loss"] for line in log.read_text().splitlines()] == pytest.approx(
-        losses, rel=1e-5
-    )
-    assert_same_each(load_file(final), straight)
-    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["step-0000002", "step-0000004"]

@@ -1,6 +1,7 @@
 """Trainings of seconds, and what several processes of them do; run by `processes.together`."""
 
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from hierbench.cli import main
 from hierbench.reference.training import loop, sharded
 from hierbench.reference.training import trainer as training
 from hierbench.reference.training.batches import Batches
-from hierbench.reference.training.launch import _of_the_first, launch
+from hierbench.reference.training.launch import _of_the_first
 from hierbench.reference.training.trainer import Processes, Trainer
 
 CPU = torch.device("cpu")
@@ -106,10 +107,22 @@ def gradients_and_weights(family, processes=Processes()):
     return {"gradients": gradients, "weights": dict(trainer.model.state_dict())}
 
 
-def launched(runs):
-    """`launch` each of (config, out, resume), one after the other."""
+def trained(runs):
+    """Train each of (config, out, resume) by all processes, one after the other."""
     for config, out, resume in runs:
-        launch(config, out, device="cpu", resume=resume)
+        loop.train(config, out, device="cpu", resume=resume, processes=here(), quiet=True)
+        dist.barrier()
+
+
+def as_killed(run, copy, step):
+    """A copy of a run as a kill after its checkpoint `step` leaves it."""
+    shutil.copytree(run, copy)
+    for checkpoint in (copy / "checkpoints").iterdir():
+        if checkpoint.name > f"step-{step:07d}":
+            shutil.rmtree(checkpoint)
+    for weights in copy.glob("*.safetensors"):
+        weights.unlink()
+    return copy
 
 
 def dying_in_a_run_of_two(rank, port, folder):

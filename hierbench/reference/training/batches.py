@@ -1,7 +1,9 @@
 """Training batches: samples drawn, augmented, tokenised and packed in worker processes, in an order that can resume.
 
-Step s of a run always holds the same samples with the same augmentation, whatever happened before: each batch is made
-by the reader `s mod workers`, and a resumed run starts every reader where it stood.
+Step s of a run always holds the same samples with the same augmentation, whatever happened before: what a step takes
+of shards is cut into as many shares as the run had processes when it began, each share is made by its reader `s mod
+workers`, and a resumed run starts every reader where it stood. Another number of processes later shares the same rows
+out otherwise: each takes of every share the rows that are its own.
 """
 
 from __future__ import annotations
@@ -52,9 +54,10 @@ class TrainingBatch:
     pixels: Tensor  # (b·(1 + P), 3, H, W) uint8
     texts: tuple[Pack, ...]  # of b·(1 + P) captions; several where the step is cut into micro-batches
     part_valid: Tensor | None  # (b, P) bool
-    skipped: Counter = field(default_factory=Counter)  # what could not be used since the reader's last batch
-    reader: int = 0
-    consumed: int = 0  # raw samples that the reader had read after this batch
+    skipped: Counter = field(default_factory=Counter)  # what could not be used since the readers' last batch
+    consumed: dict[int, int] = field(
+        default_factory=dict
+    )  # reader -> raw samples it had read after this batch
     text_lengths: tuple[int, ...] = ()  # tokens of each caption and phrase, for the count of operations
 
     def pin_memory(self) -> TrainingBatch:
@@ -88,11 +91,32 @@ class Drawn:
     seed: int  # of its augmentation
 
 
+@dataclass(frozen=True)
+class Piece:
+    """The rows of a share of a step's samples that belong to one process."""
+
+    share: int
+    rows: slice
+
+
+def pieces(rank: int, world: int, shares: int, batch: int) -> list[Piece]:
+    """What process `rank` of `world` takes of a step's `batch` samples, which lie in `shares` equal shares one after
+    another: as many consecutive rows as every process, with the shares that they lie in. Both numbers divide `batch`.
+    """
+    rows, size = batch // world, batch // shares
+    first, end = rank * rows, (rank + 1) * rows
+    return [
+        Piece(share, slice(max(first - share * size, 0), min(end - share * size, size)))
+        for share in range(first // size, -(-end // size))
+    ]
+
+
 class Batches(IterableDataset):
-    """Endless TrainingBatches of one process, from step `start` on.
+    """Endless TrainingBatches of one process, of `rows` samples each, from step `start` on.
 
     `pack_step`: what texts are padded to a multiple of (`packing.pack`).
-    `consumed` says how many raw samples each reader of shards had read when the run was interrupted.
+    `consumed` says how many raw samples each reader of shards had read when the run was interrupted; `shares`, in how
+    many shares its steps are read: as many as it had processes when it began, by default `world`.
     """
 
     def __init__(
@@ -105,6 +129,7 @@ class Batches(IterableDataset):
         pack_step: int = 1,
         rank: int = 0,
         world: int = 1,
+        shares: int | None = None,
         seed: int = 0,
         start: int = 0,
         consumed: Mapping[int, int] | None = None,
@@ -112,6 +137,7 @@ class Batches(IterableDataset):
         self.config, self.rows, self.seed, self.start = config, rows, seed, start
         self.micro_batch, self.pack_step = micro_batch, pack_step
         self.rank, self.world, self.consumed = rank, world, dict(consumed or {})
+        self.shares = shares or world
         self.augment = Augment(config, image_size)
         self.image_size = image_size
         self.shards = find_shards(config.shards) if config.kind != "miniature" and config.shards else None
@@ -119,24 +145,36 @@ class Batches(IterableDataset):
     def __iter__(self) -> Iterator[TrainingBatch]:
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
-        reader = (self.start + worker) % workers  # readers keep their identity over resumes
-        tally: Counter = Counter()
-        samples: Iterator[tuple[int, Drawn]]
         if self.shards is None:
-            read_before = self.consumed.get(reader, 0)
-            samples = enumerate(self._miniature(self.start + worker, workers), read_before + 1)
-        else:
-            reader += self.rank * workers
-            samples = self._from_shards(self.shards, Stream(reader, self.world * workers), tally)
+            samples = self._miniature(self.start + worker, workers)
+            while True:
+                yield self._collate(list(islice(samples, self.rows)))
+        # readers keep their identity over resumes
+        yield from self._of_shards(self.shards, (self.start + worker) % workers, workers)
+
+    def _of_shards(self, shards: Sequence[str], worker: int, workers: int) -> Iterator[TrainingBatch]:
+        """Batches of every `workers`-th step: of each share that this process takes rows of, its reader `worker`.
+
+        A share is read whole by every process that takes some of its rows: which samples of it can be used is known
+        only then.
+        """
+        size = self.rows * self.world // self.shares
+        mine = pieces(self.rank, self.world, self.shares, self.rows * self.world)
+        readers = []
+        for piece in mine:
+            stream, tally = Stream(worker + piece.share * workers, self.shares * workers), Counter[str]()
+            readers.append((piece, stream.index, self._from_shards(shards, stream, tally), tally))
         while True:
-            taken = list(islice(samples, self.rows))
-            yield replace(
-                self._collate([sample for _, sample in taken]),
-                reader=reader,
-                consumed=taken[-1][0],
-                skipped=Counter(tally),
-            )
-            tally.clear()
+            samples: list[Drawn] = []
+            consumed, skipped = {}, Counter[str]()
+            for piece, reader, stream, tally in readers:
+                taken = list(islice(stream, size))
+                samples += [sample for _, sample in taken[piece.rows]]
+                consumed[reader] = taken[-1][0]
+                if piece.rows.start == 0:  # of those that share it one counts
+                    skipped += tally
+                tally.clear()
+            yield replace(self._collate(samples), consumed=consumed, skipped=skipped)
 
     # ------------------------------------------------------------------------------------------------ sources
 

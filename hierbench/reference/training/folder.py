@@ -17,8 +17,8 @@ from hierbench.reference.schema import ReferenceConfig
 from hierbench.reference.training import state as checkpoints
 from hierbench.yaml_files import read_yaml
 
-FREE = ("name", "train.sharding")
-"""What may differ when a run goes on: its folder may have been moved, its model may lie otherwise."""
+FREE = ("name", "train.sharding", "processes")
+"""What may differ when a run goes on: its folder may have been moved, its model may lie otherwise, over others."""
 
 WAIT_FOR_WORKERS = 6.0  # seconds: the data workers of a killed run may hold its lock a moment longer
 
@@ -80,20 +80,20 @@ def refuse_other_run(out: Path) -> None:
         raise UsageError(f"{out} holds a run already: add --resume to go on with it, or choose another --out")
 
 
-def restore(config: ReferenceConfig, out: Path, world: int) -> checkpoints.Saved | None:
-    """The newest checkpoint of the run in `out`; None before there is one.
+def restore(config: ReferenceConfig, out: Path, world: int) -> tuple[checkpoints.Saved | None, int]:
+    """The newest checkpoint of the run in `out`, None before there is one; and how many processes it had when it began.
 
     Raises UsageError where there is no run or one of another config, OutputError for a damaged checkpoint.
     """
     recorded = out / "config.yaml"
     if not recorded.exists():
         raise UsageError(f"nothing to resume in {out}: it has no config.yaml")
-    changed = _differing(_before(recorded), _recorded(config, out, world))
-    free = (*FREE, "processes") if config.data.kind == "miniature" else FREE  # shards are read in shares
-    if changed := [key for key in changed if key not in free]:
+    before = _before(recorded)
+    changed = _differing(before, _recorded(config, out, world))
+    if changed := [key for key in changed if key not in FREE]:
         raise UsageError(f"{out} was begun with another config, it differs in: {', '.join(changed)}")
     found = checkpoints.saved(out)
-    return checkpoints.load(found[-1]) if found else None
+    return checkpoints.load(found[-1]) if found else None, before["processes"] or world
 
 
 def _before(recorded: Path) -> dict[str, Any]:

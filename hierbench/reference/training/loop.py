@@ -16,7 +16,7 @@ from hierbench.errors import UsageError
 from hierbench.files import replacing, temporary_name
 from hierbench.reference.encoders import pack_step
 from hierbench.reference.schema import ReferenceConfig
-from hierbench.reference.training import boards, flops, folder, sharded
+from hierbench.reference.training import boards, flops, folder, parallel, sharded
 from hierbench.reference.training import state as checkpoints
 from hierbench.reference.training.batches import Batches, loader
 from hierbench.reference.training.logs import Logs
@@ -53,9 +53,9 @@ def _train(
     config: ReferenceConfig, out: Path, where: torch.device, resume: bool, processes: Processes, quiet: bool
 ) -> Path:
     lead, settings = processes.rank == 0, config.train
-    restored = None
+    restored, shares = None, processes.world
     if resume:
-        restored = folder.restore(config, out, processes.world)
+        restored, shares = folder.restore(config, out, processes.world)
     elif lead:  # in another process it may be this run's
         folder.refuse_other_run(out)
     trainer = Trainer(config, where, processes)
@@ -69,7 +69,8 @@ def _train(
     if restored:
         trainer.load(restored)
         saved = restored.state
-        start, consumed, tally = saved["step"], dict(saved["consumed"]), Counter(saved["skipped"])
+        start, consumed = saved["step"], dict(saved["consumed"])
+        tally = Counter(saved["skipped"] if lead else ())  # of all processes
         watch = Watch(settings, saved["losses"])
     batches = Batches(
         config.data,
@@ -79,6 +80,7 @@ def _train(
         pack_step=pack_step(where),
         rank=processes.rank,
         world=processes.world,
+        shares=shares,
         seed=settings.seed,
         start=start,
         consumed=consumed,
@@ -128,12 +130,13 @@ def _steps(
     for number, batch in zip(range(start, settings.steps), prepared, strict=False):
         figures = trainer.step(batch, number)
         meter.count(batch, settings.batch_size)
-        consumed[batch.reader] = batch.consumed
+        consumed |= batch.consumed
         tally.update(batch.skipped)
         done = number + 1
         last = done == settings.steps
         if done % settings.log_every == 0 or last:
-            _log(trainer, number, figures, meter, watch, logs, sum(tally.values()))
+            skipped = parallel.added_up(sum(tally.values()), device, trainer.processes.world)
+            _log(trainer, number, figures, meter, watch, logs, skipped)
         _evaluate(trainer, midway, done)
         if midway:
             midway.collect()
@@ -186,11 +189,14 @@ def _save(
     if trainer.processes.world > 1:
         shares = [None] * trainer.processes.world
         dist.all_gather_object(shares, (consumed, tally, name))
+    reached: dict[int, int] = {}
+    for part, _, _ in shares:  # who did not read with a reader knows where it stood when the run went on
+        reached |= {reader: max(count, reached.get(reader, 0)) for reader, count in part.items()}
     state = {
         "step": done,
         "scaler": trainer.scaler.state_dict(),
         "bad_steps": float(trainer.bad_steps),
-        "consumed": {reader: count for part, _, _ in shares for reader, count in part.items()},
+        "consumed": reached,
         "skipped": dict(sum((counts for _, counts, _ in shares), Counter())),
         "losses": watch.state(),
     }

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
@@ -24,7 +25,12 @@ from hierbench.reference.schema import TrainConfig
 def check_processes(train: TrainConfig, world: int) -> None:
     """Raise UsageError where the batch or the model cannot be shared by so many processes."""
     if train.batch_size % world:
-        raise UsageError(f"train.batch_size={train.batch_size} cannot be split over {world} processes")
+        fitting = [count for count in range(1, train.batch_size + 1) if train.batch_size % count == 0]
+        near = [max(n for n in fitting if n < world), *(n for n in fitting if n > world)][:2]
+        raise UsageError(
+            f"train.batch_size={train.batch_size} cannot be split over {world} processes, but over "
+            f"{' or '.join(map(str, near))}, or any other number that divides it"
+        )
     if train.sharding == "full" and world == 1:
         raise UsageError(
             "train.sharding=full cuts the model over processes and this is one: start it with "
@@ -48,6 +54,15 @@ def over_processes(encoders: nn.Module, encoder: DualEncoder, train: TrainConfig
     register_fsdp_forward_method(blocks[-1], "at_ends")  # how the last layer of texts is called
     fully_shard(encoders, mesh=mesh)
     return encoders
+
+
+def added_up(count: int, device: torch.device, world: int) -> int:
+    """The sum of what each of `world` processes counted; waits for the device and for all."""
+    if world == 1:
+        return count
+    total = torch.tensor(count, device=device)
+    dist.all_reduce(total)
+    return int(total)
 
 
 @contextmanager

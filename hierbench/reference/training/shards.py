@@ -39,7 +39,7 @@ class RawSample:
 
 @dataclass(frozen=True)
 class Stream:
-    """Which of the `count` readers (processes x workers) this one is."""
+    """Which of the `count` readers (shares of a step x workers) this one is."""
 
     index: int
     count: int
