@@ -6,6 +6,7 @@ import contextlib
 import io
 import struct
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -26,6 +27,9 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 """What is tried; PIL knows more, some of which start other programs (EPS)."""
 
 
+Enough = Callable[[int, int], tuple[int, int]]
+"""Width and height of an encoded image -> those that suffice; for turned images, too, so it must treat both alike."""
+
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
     5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
@@ -34,18 +38,22 @@ _TURNS = {
 """What turns an image upright, by EXIF orientation (tag 0x0112; Exif 2.32, section 4.6.4)."""
 
 
-def decode(content: bytes, where: str) -> Image.Image:
+def decode(content: bytes, where: str, enough: Enough | None = None) -> Image.Image:
     """Encoded bytes -> RGB image, upright as its EXIF orientation says; see `decode_stored`."""
-    image, turn = decode_stored(content, where)
+    image, turn = decode_stored(content, where, enough)
     return image if turn is None else image.transpose(turn)
 
 
-def decode_stored(content: bytes, where: str) -> tuple[Image.Image, Image.Transpose | None]:
+def decode_stored(
+    content: bytes, where: str, enough: Enough | None = None
+) -> tuple[Image.Image, Image.Transpose | None]:
     """Encoded bytes -> RGB image as its pixels are stored, and what turns it upright (None where it stands so).
 
     The first frame of an animation.
     Grey (8 and 16 bits, floats from 0 to 1), CMYK and palette images become RGB; alpha is dropped without blending, as
-    in the usual loaders. JPEGs are decoded at full size (PIL's draft mode would change the pixels).
+    in the usual loaders. JPEGs are decoded at full size, unless `enough` says that of a size a smaller one will do:
+    then at the least of a half, a quarter or an eighth that is no smaller (PIL's draft mode, which changes the pixels a
+    little and saves most of the time; for training alone).
     Raises DataError, naming `where`, for content that is empty, no image, truncated, corrupt or too large.
     """
     if not content:
@@ -55,6 +63,8 @@ def decode_stored(content: bytes, where: str) -> tuple[Image.Image, Image.Transp
         try:
             image = Image.open(io.BytesIO(content), formats=FORMATS)
             _check_size(image.size, where)
+            if enough is not None:
+                image.draft(None, enough(*image.size))
             image.load()
             return _to_rgb(image, where), _turn(image)
         except DataError:

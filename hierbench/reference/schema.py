@@ -127,6 +127,8 @@ class DataConfig(_Strict):
     caption_levels: tuple[Share, Share, Share, Share] = (0.1, 0.2, 0.2, 0.5)
     full_caption_steps: Count = 0
     close_ups: Share = 0.0
+    # decode a JPEG at a half, a quarter or an eighth of its size where crops need no more: a little other pixels
+    draft: bool = True
     shuffle_buffer: Annotated[int, _Number, Field(ge=1, le=1_000_000)] = 4000
     workers: Annotated[int, _Number, Field(ge=0, le=256)] = 4
 

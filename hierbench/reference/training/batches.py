@@ -21,7 +21,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from hierbench.data.images import decode
+from hierbench.data.images import Enough, decode
 from hierbench.errors import DataError, HierbenchError, one_line
 from hierbench.reference.packing import Pack, pack
 from hierbench.reference.schema import DataConfig
@@ -220,7 +220,8 @@ class Batches(IterableDataset):
                 raise DataError(f"{damaged} unusable samples in a row in {self.config.shards}: {dict(tally)}")
 
     def _draw_raw(self, sample: RawSample, draw: random.Random, tally: Counter) -> Drawn | None:
-        image = _decoded(sample.image, tally, "damaged image")
+        enough = self.augment.enough if self.config.draft else None
+        image = _decoded(sample.image, tally, "damaged image", enough)
         if image is None:
             return None
         chosen = draw.sample(sample.parts, len(sample.parts)) if self.config.boxes else ()
@@ -228,7 +229,7 @@ class Batches(IterableDataset):
         for content, phrase in chosen:
             if len(parts) == self.config.boxes:
                 break
-            part = _decoded(content, tally, "damaged box")
+            part = _decoded(content, tally, "damaged box", enough)
             if part is not None:
                 parts.append((part, phrase))
         if self.config.boxes and not parts:
@@ -304,9 +305,9 @@ class _Told(IterableDataset):
             yield f"training data cannot be read: {error.filename or ''}: {error.strerror or error}"
 
 
-def _decoded(content: bytes, tally: Counter, fault: str) -> Image.Image | None:
+def _decoded(content: bytes, tally: Counter, fault: str, enough: Enough | None) -> Image.Image | None:
     try:
-        return decode(content, fault)
+        return decode(content, fault, enough)
     except DataError:
         tally[fault] += 1
         return None
