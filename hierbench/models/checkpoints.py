@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SNAPSHOT_FILES", "checkpoint", "files_sha256", "hub_offline", "hub_snapshot", "sha256"]
 
-SNAPSHOT_FILES = ["*.json", "*.txt", "*.jinja", "*.model", "*.safetensors", "*.bin"]
+SNAPSHOT_FILES = ["*.json", "*.yaml", "*.txt", "*.jinja", "*.model", "*.safetensors", "*.bin"]
 """What a transformers folder needs; other frameworks' weights and training states stay on the hub."""
 
 
