@@ -46,7 +46,7 @@ def known_json(path: Path) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def write_json(path: Path, document: Any) -> None:
-    """A JSON file, whole or not at all. Raises OSError."""
-    with replacing(path) as temporary:
+def write_json(path: Path, document: Any, durable: bool = True) -> None:
+    """A JSON file, whole or not at all; `durable` as `files.replacing` has it. Raises OSError."""
+    with replacing(path, durable) as temporary:
         temporary.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

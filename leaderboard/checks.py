@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hierbench.errors import HierbenchError, one_line
+from hierbench.json_files import known_json, write_json
 from hierbench.leaderboard import remembered, tables
 
 if TYPE_CHECKING:
@@ -31,21 +32,22 @@ def read(folders: Sequence[str | Path], layout: str | None = None) -> Table:
     return tables.build(checked(tables.gathered(folders)), layout or tables.layout_of(folders))
 
 
-def checked(records: Iterable[tuple[Record, Path]]) -> list[Record]:
+def checked(records: Iterable[tuple[Record, Path]], fresh: bool = True) -> list[Record]:
     """The records, each figure that is not that of its items marked degenerate, with the reason.
 
-    A record without items beside it, or whose task is not known here, stays as it is. What agreed is remembered in the
-    cache by the hash of all that was compared, so that a table asked for again computes nothing.
+    A record without items beside it, or whose task is not known here, stays as it is. What came out is remembered in
+    the cache by the hash of all that was compared, so that a table asked for again computes nothing; without `fresh`
+    hashes alone are compared, and what is remembered counts.
     """
     return [
         replace(record, degenerate={**record.degenerate, **{name: Doubt(why) for name, why in found.items()}})
-        if (found := doubts(folder, record))
+        if (found := doubts(folder, record, fresh))
         else record
         for record, folder in records
     ]
 
 
-def doubts(folder: Path, record: Record) -> dict[str, str]:
+def doubts(folder: Path, record: Record, fresh: bool = True) -> dict[str, str]:
     """Metric -> why the figure is not to be believed; empty where nothing speaks against it."""
     from hierbench import results
 
@@ -66,35 +68,30 @@ def doubts(folder: Path, record: Record) -> dict[str, str]:
             record.metrics,
             f"the {whose} are not those that its record was computed from (their hash differs)",
         )
-    agreed = _agreed(record)
-    if size > MOST_BYTES or agreed.exists():
+    if size > MOST_BYTES:
         return {}
-    differing = _recomputed(folder, record)
-    if differing == {}:
+    file = remembered.place("doubts", record, suffix=".json")
+    known = known_json(file)
+    if known is not None or not fresh:
+        return known or {}
+    try:
+        differing = _recomputed(folder, record)
+    except (
+        Exception
+    ) as error:  # items whose hash fits a record that somebody made up: whatever numpy thinks of them
+        return dict.fromkeys(record.metrics, f"the {whose} cannot be scored ({one_line(error)})")
+    if differing is not None:
         with suppress(OSError):  # a cache that cannot be written: computed again next time
-            agreed.parent.mkdir(parents=True, exist_ok=True)
-            agreed.touch()
+            write_json(file, differing, durable=False)
     return differing or {}
-
-
-def _agreed(record: Record) -> Path:
-    """The empty file that says that this very record, whose items' hash is among its entries, agreed with its items."""
-    return remembered.place("agreed", record)
 
 
 def _recomputed(folder: Path, record: Record) -> dict[str, str] | None:
     """Metric -> how its figure differs from that of the items; None where these could not be scored here."""
     from hierbench.leaderboard import resampling
 
-    try:
-        measured = resampling.read(folder, record)
-        if isinstance(measured, str):
-            return None
-        found = {name: measured.disagreement(name) for name in record.metrics or {}}
-    except (
-        Exception
-    ) as error:  # items whose hash fits a record that somebody made up: whatever numpy thinks of them
-        return dict.fromkeys(
-            record.metrics or {}, f"the items of {record.model} cannot be scored ({one_line(error)})"
-        )
+    measured = resampling.read(folder, record)
+    if isinstance(measured, str):
+        return None
+    found = {name: measured.disagreement(name) for name in record.metrics or {}}
     return {name: why for name, why in found.items() if why}

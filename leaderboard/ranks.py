@@ -103,17 +103,32 @@ def ranked(
     entering = contests.entrants(table, each_seed)
     if len(entering) < 2:
         raise OutputError("a ranking needs two models: give further folders")
-    kept = [column.key for column in table.columns if voting is None or column.key in voting]
-    about = json.dumps([each_seed, [column.key for column in table.columns], kept])
-    listed = [record for row in table.rows for record, _ in places[row.model]]
-    file = remembered.place("ranks", *listed, about=about, suffix=".json")
-    known = known_json(file)
-    if known is not None and (found := _from_plain(known, table)) is not None:
-        return found
-    found = _computed(contests.Board(table, entering, places), kept)
-    with suppress(OSError):  # a cache that cannot be written: computed again next time
-        write_json(file, _plain(found))
+    found = known(table, places, each_seed, voting)
+    if found is None:
+        found = _computed(contests.Board(table, entering, places), _voting(table, voting))
+        with suppress(OSError):  # a cache that cannot be written: computed again next time
+            write_json(_remembered(table, places, each_seed, voting), _plain(found), durable=False)
     return found
+
+
+def known(
+    table: Table, places: contests.Places, each_seed: bool = False, voting: Container[str] | None = None
+) -> Rankings | None:
+    """The rankings as `ranked` has them, if they are remembered."""
+    document = known_json(_remembered(table, places, each_seed, voting))
+    return None if document is None else _from_plain(document, table)
+
+
+def _remembered(
+    table: Table, places: contests.Places, each_seed: bool, voting: Container[str] | None
+) -> Path:
+    about = json.dumps([each_seed, [column.key for column in table.columns], _voting(table, voting)])
+    listed = [record for row in table.rows for record, _ in places[row.model]]
+    return remembered.place("ranks", *listed, about=about, suffix=".json")
+
+
+def _voting(table: Table, voting: Container[str] | None) -> list[str]:
+    return [column.key for column in table.columns if voting is None or column.key in voting]
 
 
 def _computed(board: contests.Board, voting: Container[str]) -> Rankings:

@@ -20,5 +20,5 @@ def place(kind: str, *records: Record, about: str = "", suffix: str = "") -> Pat
     """
     found = hashlib.sha256(f"{__version__}\0{about}".encode())
     for record in records:
-        found.update(b"\0" + record.to_json().encode())
+        found.update(record.sha256.encode())
     return cache_dir() / kind / f"{found.hexdigest()[:32]}{suffix}"

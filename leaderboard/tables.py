@@ -446,8 +446,10 @@ def _remarks(columns: Sequence[Column], records: Sequence[Record]) -> tuple[str,
         remarks.append(how + ".")
     shown = {task for column in columns for task in (column.task, *column.average_over) if task}
     counts: dict[str, list[str]] = {}  # "1,000" -> the tasks of that size
-    for task in dict.fromkeys(record.task for record in measured):
-        sizes = {record.n for record in measured if record.task == task and record.n is not None}
+    of_task: dict[str, set[int]] = {}
+    for record in measured:
+        of_task.setdefault(record.task, set()).update({record.n} if record.n is not None else ())
+    for task, sizes in of_task.items():
         if task in shown and sizes:
             size = f"{min(sizes):,}" + (f"–{max(sizes):,}" if len(sizes) > 1 else "")
             counts.setdefault(size, []).append(task)
@@ -467,10 +469,12 @@ def _remarks(columns: Sequence[Column], records: Sequence[Record]) -> tuple[str,
 def _notes(measured: Sequence[Record]) -> list[tuple[str, str]]:
     """What tasks say about their figures; with the model, unless all models have it in common."""
     said = []
+    of_task: dict[str, list[Record]] = {}
     for record in measured:
-        others = [other for other in measured if other.task == record.task]
+        of_task.setdefault(record.task, []).append(record)
+    for record in measured:
         for note in record.notes:
-            common = all(note in other.notes for other in others)
+            common = all(note in other.notes for other in of_task[record.task])
             said.append((record.task if common else f"{record.task} ({record.model})", note))
     return said
 

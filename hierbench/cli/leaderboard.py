@@ -112,16 +112,28 @@ def page(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of runs.")],
     out: Out,
     layout: Layout = None,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="Read all per-item outcomes. Of more than 300 records they are left out; read once, they are "
+            "remembered.",
+        ),
+    ] = False,
+    models: Annotated[
+        list[str] | None,
+        typer.Option("--model", metavar="NAME", help="Read those of this model; repeatable."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Make a static site of results, which opens from disk and on any web host.
 
-    A table to sort and filter, charts, a page a model, a page a task. It needs no network.
+    A table to sort and filter, ranks with ties, charts, a page a model, a page a task. It needs no network.
     """
     from hierbench.cli._shared import size
     from hierbench.leaderboard.page import build
 
-    built = build(folders, out, layout)
+    built = build(folders, out, layout, full, models or ())
     if as_json:
         print_json({**asdict(built), "folder": str(built.folder)})
         return
@@ -129,6 +141,8 @@ def page(
         f"{built.models} models, {built.tasks} tasks: {built.files} files, {size(built.bytes)}. "
         f"Open {built.folder / 'index.html'}"
     )
+    if built.left_out:
+        say(built.left_out)
 
 
 @app.command()

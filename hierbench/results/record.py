@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from hierbench.contracts import Estimate, MetricSpec
@@ -96,6 +98,11 @@ class Record:
                 for name, figure in self.metrics.items()
             }
         return json.dumps(plain(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of the record as JSON, which holds those of its items and its model's weights."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     @classmethod
     def from_json(cls, text: str) -> Record:

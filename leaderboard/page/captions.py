@@ -14,6 +14,7 @@ from hierbench.leaderboard.page import numbers
 if TYPE_CHECKING:
     import pandas as pd
 
+    from hierbench.engine.store import Section
     from hierbench.results import Record
 
 A_LEVEL = 250  # captions drawn at most, evenly spread
@@ -75,6 +76,15 @@ def disc(record: Record, items: Mapping[str, pd.DataFrame]) -> Iterator[dict[str
     }
 
 
+def state(record: Record) -> str:
+    """What the store holds of the record's model, in so far as it may change what is missing of a disc."""
+    section = _section(record)
+    try:
+        return "" if section is None else str(section.folder.stat().st_mtime_ns)
+    except OSError:
+        return ""
+
+
 def radii(record: Record, items: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
     """Distances from the root by level of caption, as HierarCaps' items hold them."""
     samples = items["samples"]
@@ -115,22 +125,31 @@ def _stored(record: Record, texts: Sequence[str]) -> tuple[Any, np.ndarray]:
     """(n, D) tangent features of strings and (n,) bool: which the embedding store knows for the record's model."""
     import torch
 
-    from hierbench.contracts import ModelCard
     from hierbench.engine.contents import content_id
+
+    section = _section(record)
+    if section is None:
+        return torch.zeros(len(texts), 1), np.zeros(len(texts), bool)
+    features, known = section.get([content_id(text) for text in texts])
+    return torch.from_numpy(features), known
+
+
+def _section(record: Record) -> Section | None:
+    """Where the store keeps the text embeddings of a record's model; None where the record does not tell."""
+    from hierbench.contracts import ModelCard
     from hierbench.engine.store import EmbeddingStore
 
     facts = record.provenance
     told = facts.get("card")
     dim = told.get("embedding_dim") if isinstance(told, Mapping) else None
     if not isinstance(dim, int) or facts.get("checkpoint_sha256") is None:
-        return torch.zeros(len(texts), 1), np.zeros(len(texts), bool)
+        return None
     card = ModelCard(
         record.model, record.family, "", dim, 0, 0, str(facts.get("preprocessing")), facts["checkpoint_sha256"],
         str(facts.get("tokenizing") or ""), str(facts.get("dtype") or "float32"),
     )  # fmt: skip
     device = str(facts.get("device") or "cpu").split()[0].split(":")[0]
-    features, known = EmbeddingStore().section(card, "text", device).get([content_id(text) for text in texts])
-    return torch.from_numpy(features), known
+    return EmbeddingStore().section(card, "text", device)
 
 
 def _positive(value: Any) -> bool:

@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Any
 from hierbench.files import safe_name
 from hierbench.leaderboard import checks, ranks, tables
 from hierbench.leaderboard.columns import Column, every_metric, layout
+from hierbench.leaderboard.page import ahead
+from hierbench.leaderboard.page.place import Place
+from hierbench.progress import Progress
 
 if TYPE_CHECKING:
     from hierbench.results import Record
@@ -33,14 +36,6 @@ LEFT_OUT = (
 
 
 @dataclass(frozen=True)
-class Place:
-    """A record with the folder that it lies in, where its items are looked for."""
-
-    record: Record
-    folder: Path
-
-
-@dataclass(frozen=True)
 class Board:
     """All that the site shows: `table` has every metric; `shown` are the keys of the columns shown at first."""
 
@@ -50,6 +45,8 @@ class Board:
     plain: tables.Table = field(repr=False)  # with the columns of the layout alone
     rankings: ranks.Rankings | None = None  # None: there are none, `unranked` says why
     unranked: str = ""
+    fresh: bool = True  # False: of items that were never asked, nothing is shown
+    left_out: str = ""  # one line where that is so
 
     @cached_property
     def models(self) -> list[str]:
@@ -72,10 +69,23 @@ class Board:
         return [p.record for row in self.models for p in self.places[row] if p.record.task == task]
 
 
-def board(folders: Sequence[str | Path], layout_name: str | None = None) -> Board:
-    """What several output folders hold, figures held against their items. Raises OutputError, UnknownNameError."""
+def board(
+    folders: Sequence[str | Path],
+    layout_name: str | None = None,
+    full: bool = False,
+    progress: Progress | bool | None = None,
+) -> Board:
+    """What several output folders hold, figures held against their items.
+
+    Of more than `ahead.FEW` records whose items were never asked, these are asked with `full` alone. Raises
+    OutputError, UnknownNameError.
+    """
     found = tables.gathered(folders)
-    records = checks.checked(found)
+    unasked = ahead.unasked(found)
+    fresh = full or len(unasked) <= ahead.FEW
+    if fresh:
+        ahead.ask(unasked, progress)
+    records = checks.checked(found, fresh)
     chosen = layout(layout_name or tables.layout_of(folders))
     plain = tables.build(records, chosen)
     places: dict[str, list[Place]] = {row.model: [] for row in plain.rows}
@@ -83,18 +93,30 @@ def board(folders: Sequence[str | Path], layout_name: str | None = None) -> Boar
         places[row].append(Place(record, Path(folder)))
     table = tables.build(records, every_metric(chosen, records))
     shown = frozenset(column.key for column in plain.columns)
-    rankings, why = _rankings(table, places, shown)
-    return Board(table, shown, places, plain, rankings, why)
+    rankings, why = _rankings(table, places, shown, fresh)
+    left_out = "" if fresh else _left_out(len(unasked), len(found))
+    return Board(table, shown, places, plain, rankings, why, fresh, left_out)
+
+
+def _left_out(unasked: int, records: int) -> str:
+    return (
+        f"Made quickly: the per-item outcomes of {unasked:,} of {records:,} records have not been read. So there are "
+        "no ranks, models' pages lack what is made of them, and these figures were not held against them; "
+        "`hierbench leaderboard page … --full` reads them once."
+    )
 
 
 def _rankings(
-    table: tables.Table, places: Mapping[str, Sequence[Place]], shown: frozenset[str]
+    table: tables.Table, places: Mapping[str, Sequence[Place]], shown: frozenset[str], fresh: bool
 ) -> tuple[ranks.Rankings | None, str]:
     """Every column's ranking, overall over those that the layout shows; or why there is none."""
     if len(table.rows) < 2:
         return None, "a ranking needs two models"
     found = {row: [(place.record, place.folder) for place in own] for row, own in places.items()}
-    return ranks.ranked(table, found, each_seed=True, voting=shown), ""
+    if fresh:
+        return ranks.ranked(table, found, each_seed=True, voting=shown), ""
+    known = ranks.known(table, found, each_seed=True, voting=shown)
+    return known, "" if known else "the per-item outcomes have not been read, `--full` reads them"
 
 
 # --------------------------------------------------------------------------------------------------- the data file
@@ -117,6 +139,7 @@ def data(board: Board) -> dict[str, Any]:
     return {
         "title": board.plain.title,
         "remarks": list(board.plain.remarks),
+        "left_out": board.left_out,
         "notes": list(board.table.footnotes),
         "models": [
             {"name": row, "page": board.pages[row], "shared": shared[row]} | about(board.places[row])

@@ -24,7 +24,7 @@ from hierbench.leaderboard.page import captions, outcomes
 if TYPE_CHECKING:
     import pandas as pd
 
-    from hierbench.leaderboard.page.content import Place
+    from hierbench.leaderboard.page.place import Place
     from hierbench.results import Record
 
 Panel = dict[str, Any]
@@ -35,6 +35,7 @@ CONTENT = 2  # rises when the panels' content changes: what the cache holds is t
 NO_ITEMS = (
     "no per-item outcomes lie beside its record: keep the run's folder items, or run it again with --force"
 )
+LEFT_OUT = "left out, as its items have not been read yet: `hierbench leaderboard page … --full` reads them"
 OTHER_ITEMS = "the items beside its record are those of another measurement: run it again with --force"
 
 
@@ -62,10 +63,13 @@ KINDS = (
 )
 
 
-def panels(places: Sequence[Place]) -> list[Panel]:
-    """All panels of one model, those of a kind together; of a kind without any, one that says what is missing."""
+def panels(places: Sequence[Place], fresh: bool = True) -> list[Panel]:
+    """All panels of one model, those of a kind together; of a kind without any, one that says what is missing.
+
+    Without `fresh` only those that are remembered.
+    """
     wanted = [kind for kind in KINDS if not _impossible(kind, places)]
-    made = [_of_record(place, wanted) for place in places]  # so that the items of each are read once
+    made = [of_record(place, wanted, fresh) for place in places]  # so that the items of each are read once
     return [panel for kind in KINDS for panel in _of_kind(kind, places, made)]
 
 
@@ -74,7 +78,7 @@ def _impossible(kind: Kind, places: Sequence[Place]) -> str:
     return captions.no_disc([place.record for place in places]) if kind.make is captions.disc else ""
 
 
-def _of_record(place: Place, wanted: Sequence[Kind]) -> dict[str, list[Panel]]:
+def of_record(place: Place, wanted: Sequence[Kind] = KINDS, fresh: bool = True) -> dict[str, list[Panel]]:
     """Title of a kind -> what one record gives for it, of those kinds that are made of its task."""
     record = place.record
     kinds = [kind for kind in wanted if record.metrics is not None and record.task.startswith(kind.of)]
@@ -87,7 +91,7 @@ def _of_record(place: Place, wanted: Sequence[Kind]) -> dict[str, list[Panel]]:
     found = {}
     for kind in kinds:
         try:
-            found[kind.title] = _made(record, kind, read)
+            found[kind.title] = _made(record, kind, read if fresh else None)
         except (
             Exception
         ) as error:  # items whose columns are not what the task keeps: whatever pandas thinks of them
@@ -106,15 +110,20 @@ def _lacking(place: Place) -> str:
     return "" if found[0] == place.record.items_sha256 else OTHER_ITEMS
 
 
-def _made(record: Record, kind: Kind, read: Callable[[], Items]) -> list[Panel]:
+def _made(record: Record, kind: Kind, read: Callable[[], Items] | None) -> list[Panel]:
     """The panels of one record, from the cache if it has them. Raises whatever the items make pandas raise."""
-    file = _remembered(record, kind)
-    if (known := known_json(file)) is not None and isinstance(known.get("panels"), list):
-        return known["panels"]
+    lacking = f" {captions.state(record)}" if kind.make is captions.disc else None
+    for state in ("", lacking):
+        if state is not None and (known := known_json(_remembered(record, kind, state))) is not None:
+            return known["panels"]
+    if read is None:
+        return [{"missing": LEFT_OUT}]
     made = list(kind.make(record, read()))
-    if not any("missing" in panel for panel in made):  # what is missing may come
+    missing = any("missing" in panel for panel in made)  # it may come
+    if not missing or lacking is not None:
         with suppress(OSError):  # a cache that cannot be written: made again next time
-            write_json(file, {"panels": made})
+            state = str(lacking) if missing else ""
+            write_json(_remembered(record, kind, state), {"panels": made}, durable=False)
     return json.loads(json.dumps(made))  # as it comes from the cache
 
 
@@ -150,5 +159,5 @@ def _way(record: Record) -> str:
     return f"{record.way}{part}"
 
 
-def _remembered(record: Record, kind: Kind) -> Path:
-    return remembered.place("panels", record, about=f"{CONTENT} {kind.title}", suffix=".json")
+def _remembered(record: Record, kind: Kind, state: str = "") -> Path:
+    return remembered.place("panels", record, about=f"{CONTENT} {kind.title}{state}", suffix=".json")

@@ -8,6 +8,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -22,6 +23,8 @@ from hierbench.leaderboard import cells, render
 from hierbench.leaderboard.page import content
 from hierbench.leaderboard.page.content import Board
 from hierbench.leaderboard.page.panels import panels
+from hierbench.names import lookup
+from hierbench.progress import Progress
 
 MARKER = ".hierbench-site.json"  # lists the files that are ours; without it a folder is not ours
 ASSETS = ("site.css", "common.js", "board.js", "charts.js", "ranks.js", "detail.js", "panels.js")
@@ -36,24 +39,32 @@ class Built:
     bytes: int
     models: int
     tasks: int
+    left_out: str = ""  # one line: what was not read
 
 
 def build(
     folders: Sequence[str | Path],
     out: str | Path,
     layout: str | None = None,
+    full: bool = False,
+    models: Sequence[str] = (),
+    progress: Progress | bool | None = None,
 ) -> Built:
     """Write the site of some output folders to `out`, which is new, empty or an earlier site.
 
-    An earlier site's files are replaced, those that are no longer needed deleted; whatever else lies there stays.
+    Of more than `ahead.FEW` records whose per-item outcomes were never read, these are read with `full` alone, and
+    those of the `models` named. An earlier site's files are replaced, those that are no longer needed deleted; whatever
+    else lies there stays.
     Nothing is touched before all files are made. Raises OutputError: `out` holds files of others and no site, a file of
     somebody else's has the name of one of ours, the disk is full; and what reading the folders raises.
     """
     out = Path(out)
     ours = _ours(out)
-    board = content.board(folders, layout)
+    board = content.board(folders, layout, full, progress)
+    for model in models:
+        lookup("model in these results", model, dict.fromkeys(board.models))
     with _workshop(out) as made:
-        for name, text in _pages(board):
+        for name, text in _pages(board, frozenset(models)):
             _write(made / name, text)
         for name in ASSETS:
             _write(made / "assets" / name, _asset(name))
@@ -63,13 +74,13 @@ def build(
         files = sorted(path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file())
         size = sum((made / name).stat().st_size for name in files)
         _place(made, out, files, ours)
-    return Built(out, len(files), size, len(board.models), len(board.tasks))
+    return Built(out, len(files), size, len(board.models), len(board.tasks), board.left_out)
 
 
 # ------------------------------------------------------------------------------------------------------- the pages
 
 
-def _pages(board: Board) -> Iterator[tuple[str, str]]:
+def _pages(board: Board, asked: frozenset[str]) -> Iterator[tuple[str, str]]:
     """(name, text) of every file that depends on the results."""
     shared = {"title": board.plain.title, "version": hierbench.__version__}
     yield "data.js", content.script("HIERBENCH", content.data(board))
@@ -78,7 +89,8 @@ def _pages(board: Board) -> Iterator[tuple[str, str]]:
     for row, (model, page) in enumerate(board.pages.items()):
         facts = content.about(board.places[model])
         about = {**_card(board.places[model]), **facts}
-        yield f"models/{page}.js", content.script("HIERBENCH_PANELS", panels(board.places[model]))
+        shown = panels(board.places[model], fresh=board.fresh or model in asked)
+        yield f"models/{page}.js", content.script("HIERBENCH_PANELS", shown)
         yield (
             f"models/{page}.html",
             _rendered(
@@ -113,7 +125,7 @@ def _overview(board: Board) -> dict[str, Any]:
     return {
         "heads": [f"{column.group}: {cells.heading(column)}" for column in table.columns],
         "rows": rows,
-        "remarks": table.remarks,
+        "remarks": [*filter(None, [board.left_out]), *table.remarks],
         "footnotes": table.footnotes,
         "tasks": [
             {"name": task, "page": _link(f"tasks/{page}.html")} | _task_title(task)
@@ -205,6 +217,11 @@ def _dataset(name: str) -> dict[str, Any]:
 
 
 def _rendered(template: str, **values: Any) -> str:
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Any:
     from jinja2 import Environment, FileSystemLoader
 
     folder = str(resources.files("hierbench.leaderboard.page") / "templates")
@@ -216,7 +233,7 @@ def _rendered(template: str, **values: Any) -> str:
     )
     environment.filters["number"] = lambda value: f"{value:.6g}" if isinstance(value, float) else value
     environment.filters["web"] = lambda text: text if str(text).startswith(("https://", "http://")) else ""
-    return environment.get_template(template).render(**values)
+    return environment
 
 
 def _link(path: str) -> str:

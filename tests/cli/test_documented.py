@@ -321,7 +321,7 @@ OPTIONS = [
     "leaderboard show runs/all --layout miniature --format json --json",
     "leaderboard show runs/all --layout argent --published",
     "leaderboard build runs/all runs/second -o site --layout argent --published --json",
-    "leaderboard page runs/all runs/second -o public --layout argent --json",
+    "leaderboard page runs/all runs/second -o public --layout argent --full --model random --json",
     "leaderboard compare ours random --in runs/all --layout miniature --every-metric --column zero-shot/* --json",
     "leaderboard show runs/all --layout miniature --each-seed --column zero-shot/*",
     "leaderboard build runs/all -o site --layout miniature --each-seed --column Classification --baseline random",

@@ -1,6 +1,8 @@
 // The first page: the table with its filters and columns, the bars, the scatter.
 "use strict";
 
+const MOST = 40; // columns at first: the browser lays out as many in an instant
+
 HB.board = () => {
   const data = window.HIERBENCH;
   const byId = id => document.getElementById(id);
@@ -8,7 +10,10 @@ HB.board = () => {
     ...(data.ranks ? [["rank", "Rank"]] : []), ["family", "Family"], ["trained_on", "Trained on"], ["parameters", "Parameters"], ["geometry", "Geometry"],
     ["licence", "Licence"],
   ];
-  const shown = new Set([...(data.ranks ? ["rank"] : []), "family", ...data.columns.flatMap((column, number) => (column.shown ? [number] : []))]);
+  const own = data.columns.flatMap((column, number) => (column.shown ? [number] : []));
+  const first = own.filter(number => own.findIndex(other => data.columns[other].task === data.columns[number].task) === own.indexOf(number));
+  const chosen = (own.length > MOST ? first : own).slice(0, MOST); // of many, one a task
+  const shown = new Set([...(data.ranks ? ["rank"] : []), "family", ...chosen]);
   let kept = data.models.map((_, row) => row); // after filtering
 
   // -------------------------------------------------------------------------------------------------- columns
@@ -20,6 +25,10 @@ HB.board = () => {
     if (b === null) return direction === "asc" ? -1 : 1;
     return typeof a === "number" ? a - b : a.localeCompare(b, "en", { numeric: true });
   };
+  // Widths by the length of texts: to have them measured takes seconds where there are many columns.
+  const wide = (texts, least, most) => Math.min(most, Math.max(least, 26 + 8 * Math.max(0, ...texts.map(text => text.length))));
+  const words = heading => `${heading}  `.split(/(?<=[-→(]) ?| (?![↑↓ ])/); // an arrow stays with its word
+  const height = () => (byId("show-intervals").checked ? 52 : 33); // of a row, not measured either
   const plain = { headerSortTristate: false, sorter: inOrder, resizable: false };
   const said = (field, row, value) => {
     const place = field === "rank" && HB.place(null, row);
@@ -30,18 +39,22 @@ HB.board = () => {
     const withIntervals = byId("show-intervals").checked;
     const narrow = window.innerWidth < 640;
     const found = [{
-      ...plain, title: "Model", field: "name", frozen: !narrow, titleFormatter: head("Model"), minWidth: narrow ? 120 : 170,
+      ...plain, title: "Model", field: "name", frozen: !narrow, titleFormatter: head("Model"),
+      width: wide(data.models.map(model => model.name), 110, narrow ? 150 : 290),
       formatter: cell => HB.el("a", { href: HB.modelLink(data.models[cell.getData().row]) }, cell.getValue()),
     }];
     for (const [field, title] of about) {
       if (!shown.has(field)) continue;
-      found.push({ ...plain, title, field, titleFormatter: head(title), hozAlign: field === "parameters" ? "right" : "left",
+      const texts = data.models.map((model, row) => said(field, row, model[field]).textContent);
+      found.push({ ...plain, title, field, width: wide([`${title}  `, ...texts], 60, 240), titleFormatter: head(title),
+                   hozAlign: field === "parameters" ? "right" : "left",
                    formatter: cell => said(field, cell.getData().row, cell.getValue()) });
     }
     for (const [number, column] of data.columns.entries()) {
       if (!shown.has(number)) continue;
       const one = {
-        ...plain, title: "", field: `c${number}`, hozAlign: "right", headerHozAlign: "right",
+        ...plain, title: "", field: `c${number}`,
+        width: wide(words(HB.heading(column)), withIntervals ? 84 : 76, 190), hozAlign: "right", headerHozAlign: "right",
         titleFormatter: head(HB.heading(column)), headerSortStartingDir: column.better === "lower" ? "asc" : "desc",
         formatter: cell => HB.cell(column, cell.getData().row, withIntervals),
       };
@@ -60,7 +73,8 @@ HB.board = () => {
   });
 
   const table = new Tabulator(byId("table"), {
-    data: rows, columns: columns(), layout: "fitDataFill", maxHeight: "75vh", nestedFieldSeparator: false, index: "row",
+    data: rows, columns: columns(), layout: "fitData", rowHeight: height(),
+    ...(rows.length > 20 ? { height: "75vh" } : { maxHeight: "75vh" }), nestedFieldSeparator: false, index: "row",
     placeholder: () => HB.el("span", {}, "No model passes the filters."), columnHeaderSortMulti: true,
   });
   HB.table = table;
@@ -70,6 +84,7 @@ HB.board = () => {
     HB.el("input", { type: "checkbox", checked: shown.has(key), "data-column": key, onchange: event => {
       if (event.target.checked) shown.add(key); else shown.delete(key);
       table.setColumns(columns());
+      filtered();
     } }), text);
   const fieldset = (title, ...choices) => HB.el("fieldset", {}, HB.el("legend", {}, title), ...choices);
   const groups = new Map();
@@ -98,29 +113,33 @@ HB.board = () => {
     if ((least || most) && model.parameters === null) return false;
     return (!least || model.parameters >= least * 1e6) && (!most || model.parameters <= most * 1e6);
   };
-  const filtered = () => {
+  const filtered = when => {
     kept = rows.map(row => row.row).filter(passes);
     const passing = new Set(kept);
-    table.setFilter(row => passing.has(row.row));
+    if (kept.length < rows.length || table.getFilters().length) table.setFilter(row => passing.has(row.row));
     byId("count").textContent = `${kept.length} of ${rows.length} models`;
-    draw();
+    byId("chosen").textContent = `: ${[...shown].filter(Number.isInteger).length} of ${data.columns.length} metrics shown`;
+    if (when === "later") setTimeout(draw); else draw(); // at first, the table is seen before the charts are made
   };
-  byId("filters").addEventListener("input", filtered);
+  byId("filters").addEventListener("input", () => filtered());
   byId("filters").addEventListener("submit", event => event.preventDefault());
   byId("filters").addEventListener("reset", () => setTimeout(() => { table.setColumns(columns()); filtered(); }));
-  byId("show-intervals").addEventListener("change", () => table.setColumns(columns()));
+  byId("show-intervals").addEventListener("change", () => {
+    table.options.rowHeight = height();
+    table.setColumns(columns());
+  });
 
   // --------------------------------------------------------------------------------------------------- charts
 
-  const first = data.columns.findIndex(column => column.shown);
-  const other = data.columns.findIndex((column, number) => column.shown && number > first && column.group !== data.columns[first].group);
-  HB.options(byId("bar-metric"), data.columns, first);
+  const one = Math.max(0, data.columns.findIndex(column => column.shown));
+  const other = data.columns.findIndex((column, number) => column.shown && number > one && column.group !== data.columns[one].group);
+  HB.options(byId("bar-metric"), data.columns, one);
   byId("rank-metric").append(HB.el("option", { value: "" }, "Overall (Borda)"));
   for (const [number, column] of data.columns.entries()) {
     if (data.ranks && data.ranks.columns[number]) byId("rank-metric").append(HB.el("option", { value: number }, HB.fullName(column)));
   }
-  HB.options(byId("scatter-x"), data.columns, first);
-  HB.options(byId("scatter-y"), data.columns, other < 0 ? first : other);
+  HB.options(byId("scatter-x"), data.columns, one);
+  HB.options(byId("scatter-y"), data.columns, other < 0 ? one : other);
   const column = id => data.columns[byId(id).value];
   const draw = () => {
     if (!data.columns.length) return;
@@ -137,7 +156,7 @@ HB.board = () => {
       if (window.innerWidth !== width) { width = window.innerWidth; table.setColumns(columns()); draw(); }
     }, 200);
   });
-  table.on("tableBuilt", filtered);
+  table.on("tableBuilt", () => filtered("later"));
 };
 
 HB.millions = parameters => (parameters >= 1e9 ? `${(parameters / 1e9).toPrecision(3)} B` : `${(parameters / 1e6).toPrecision(3)} M`);

@@ -77,9 +77,10 @@ HB.said = (column, row) => {
 // A figure as a button that opens its provenance.
 HB.cell = (column, row, withInterval) => {
   const text = HB.printed(column, column.value[row]);
+  const said = HB.said(column, row);
   const button = HB.el("button", {
-    type: "button", class: HB.isBest(column, row) ? "cell best" : "cell", title: HB.said(column, row),
-    "aria-label": `${window.HIERBENCH.models[row].name}, ${HB.fullName(column)}: ${HB.said(column, row)}`,
+    type: "button", class: HB.isBest(column, row) ? "cell best" : "cell", title: said,
+    "aria-label": `${window.HIERBENCH.models[row].name}, ${HB.fullName(column)}: ${said}`,
     "aria-haspopup": "dialog", onclick: () => HB.provenance(column, row),
   }, text);
   if (column.value[row] !== null && HB.notes(column, row).length) {

@@ -4,7 +4,8 @@
 // A model's place in a column (null: overall): {rank, low, high, group, of}, {why} where unranked, null where there is none.
 HB.place = (column, row) => {
   const { ranks, columns } = window.HIERBENCH;
-  const list = ranks && (column === null ? ranks.overall : ranks.columns[columns.indexOf(column)]);
+  if (!ranks) return null;
+  const list = column === null ? ranks.overall : ranks.columns[columns.indexOf(column)];
   const own = list ? list[row] : null;
   if (own === null || own === undefined) return null;
   if (typeof own === "number") return { why: ranks.why[own] };

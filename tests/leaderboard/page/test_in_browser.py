@@ -33,7 +33,7 @@ def board(browser, run_folder, tmp_path):
     browser.requests.clear()
     browser.size(1280, 900)
     browser.open(site / "index.html")
-    browser.wait("document.getElementById('count').textContent")
+    browser.wait("document.querySelector('#scatter figcaption')")
     browser.site = site
     yield browser
     assert browser.errors == []

@@ -8,9 +8,9 @@ from urllib.parse import unquote
 import pytest
 from sites import HOSTILE, record
 
-from hierbench.errors import OutputError
+from hierbench.errors import OutputError, UnknownNameError
 from hierbench.leaderboard import ranks
-from hierbench.leaderboard.page import build
+from hierbench.leaderboard.page import ahead, build
 from hierbench.leaderboard.page.site import MARKER
 from hierbench.results import read_results, write_record
 
@@ -141,6 +141,64 @@ def test_one_model_has_no_ranks_and_says_why(tmp_path):
     write_record(tmp_path / "run", record())
     found = data(build([tmp_path / "run"], tmp_path / "s").folder)
     assert (found["ranks"], found["unranked"]) == (None, "a ranking needs two models")
+
+
+@pytest.fixture
+def many(run_folder, monkeypatch):
+    """The same run, where three records are too many to read their items without being told so."""
+    monkeypatch.setattr(ahead, "FEW", 2)
+    return run_folder
+
+
+def test_of_many_records_items_are_read_when_asked_for(many, tmp_path):
+    """Without: no ranks, no panels, figures not held against items, and all of it is told; with `full`, all."""
+    edited(many, "alpha", value=99.9, low=None, high=None)
+    built = build([many], tmp_path / "quick")
+    found = data(built.folder)
+    assert (found["ranks"], found["left_out"]) == (None, built.left_out)
+    assert "outcomes of 3 of 5 records have not been read" in built.left_out
+    assert built.left_out in pages(built.folder)[built.folder / "index.html"].text
+    assert "--full" in found["unranked"]
+    assert not any("doubtful" in column for column in found["columns"])
+    assert "left out" in (built.folder / "models" / "alpha.js").read_text()
+    full = build([many], tmp_path / "full", full=True)
+    found = data(full.folder)
+    assert full.left_out == found["left_out"] == ""
+    assert found["ranks"]["overall"]
+    assert any("doubtful" in column for column in found["columns"])
+    assert "left out" not in (full.folder / "models" / "alpha.js").read_text()
+
+
+def test_items_that_were_read_once_are_remembered(many, tmp_path):
+    first = build([many], tmp_path / "a", full=True).folder
+    second = build([many], tmp_path / "b").folder
+    for name in ("data.js", "models/alpha.js", "index.html"):
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
+def test_items_of_the_models_asked_for_are_read(many, tmp_path):
+    site = build([many], tmp_path / "a", models=["beta"]).folder
+    assert "left out" in (site / "models" / "alpha.js").read_text()
+    assert "left out" not in (site / "models" / "beta.js").read_text()
+    with pytest.raises(UnknownNameError, match="did you mean beta"):
+        build([many], tmp_path / "b", models=["betta"])
+    assert not (tmp_path / "b").exists()
+
+
+def test_in_several_processes_the_same_comes_out(run_folder, tmp_path, monkeypatch):
+    first = build([run_folder], tmp_path / "a").folder
+    monkeypatch.setenv("HIERBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(ahead, "ALONE", 1)
+    monkeypatch.setattr(ahead, "cores", lambda: 2)
+    second = build([run_folder], tmp_path / "b").folder
+    assert (first / "data.js").read_bytes() == (second / "data.js").read_bytes()
+    assert {path.name for path in (tmp_path / "cache").iterdir()} >= {
+        "asked",
+        "doubts",
+        "drawn",
+        "panels",
+        "ranks",
+    }
 
 
 def test_no_figure_that_its_items_bear_out_is_marked(site):
