@@ -1,11 +1,12 @@
 """A contrastive loss and its gradients against the batch size: in tiles, and on the whole matrix of pairs.
 
-    python benchmarks/bench_loss.py [--batch 1024 2048 4096] [--dense 1024 2048] [--tile-mib 64] [--dim 64]
+    python benchmarks/bench_loss.py [--space cosine lorentz product] [--batch 1024 2048 4096] [--dense-gib 4]
 
 Random features of one process, image to text and back, in float64 as in training, one thread, every size once after a
-warm-up. Memory is the most that tensors fill at any moment beyond the features, by the allocator's own events in a run
-of its own. `--processes W` computes what one of W processes does. The product has factors of width 8.
-bench_loss.txt holds a run.
+warm-up. The whole matrix is left out where it would fill more than `--dense-gib`. Memory is the most that tensors fill
+at any moment beyond the features, by the allocator's own events in a run of its own; above 8,192, where those events
+would fill the machine, what the process grows by at most (Linux). `--processes W` computes what one of W processes
+does. The product has factors of width 8. bench_loss.txt holds a run.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ from hierbench.geometry import Lorentz, Product, Sphere
 from hierbench.reference.objectives.tiles import TILE_MIB, row_losses
 
 SPACES = ("cosine", "lorentz", "product")
+FIRST_GUESS = {"cosine": 48, "lorentz": 316, "product": 2163}
+"""Bytes a pair of the whole matrix, at 64 components."""
+SEPARATE = 8192
+"""Up to this batch time and memory are measured in runs of their own."""
 
 
 def space(kind: str, curvature: Tensor, dim: int) -> Geometry:
@@ -88,14 +93,48 @@ def peak_mib(work: Callable[[], float]) -> float:
     return most / 2**20
 
 
+def growth_mib(work: Callable[[], float]) -> float:
+    """The most by which this process's resident memory grows during `work`, in MiB."""
+
+    def resident(kind: str) -> int:
+        (line,) = [
+            each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith(kind)
+        ]
+        return int(line.split()[1])
+
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = resident("VmRSS")
+    work()
+    return (resident("VmHWM") - before) / 2**10
+
+
+def measured(
+    loss: Callable[..., Tensor], kind: str, batch: int, options: argparse.Namespace
+) -> tuple[float, float, float]:
+    """MiB, seconds of CPU time, and the loss."""
+    step(loss, kind, 256 * options.processes, options)()
+    work = step(loss, kind, batch, options)
+    found = []
+
+    def timed() -> float:
+        began = time.process_time()
+        value = work()
+        found.append((time.process_time() - began, value))
+        return value
+
+    if batch > SEPARATE:
+        return growth_mib(timed), *found[0]
+    timed()
+    return peak_mib(work), *found[0]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--space", nargs="+", choices=SPACES, default=SPACES)
     parser.add_argument("--batch", type=int, nargs="+", default=[1024, 2048, 4096])
-    parser.add_argument(
-        "--dense", type=int, nargs="*", default=[1024, 2048], help="sizes of the whole matrix"
-    )
+    parser.add_argument("--dense-gib", type=float, default=4.0)
     parser.add_argument("--tile-mib", type=float, default=TILE_MIB)
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--processes", type=int, default=1)
@@ -105,18 +144,17 @@ def main() -> None:
         f"tiles of {options.tile_mib:g} MiB, {options.dim} components, one of {options.processes} processes"
     )
     print(f"{'space':10}{'batch':>8}{'way':>8}{'MiB':>10}{'s (CPU)':>10}   loss")
-    for kind in SPACES:
+    for kind in options.space:
+        per_pair = 0.0  # MiB of the whole matrix
         for batch in options.batch:
-            ways = {"tiles": tiled} | ({"whole": dense} if batch in options.dense else {})
-            for way, loss in ways.items():
-                step(loss, kind, 256 * options.processes, options)()
-                work = step(loss, kind, batch, options)
-                began = time.process_time()
-                value = work()
-                seconds = time.process_time() - began
-                memory = peak_mib(work)
-                figures = f"{memory:10.1f}{seconds:10.2f}   {value:.12f}"
-                print(f"{kind:10}{batch:8}{way:>8}{figures}", flush=True)
+            for way, loss in {"tiles": tiled, "whole": dense}.items():
+                guess = per_pair * batch**2 if per_pair else FIRST_GUESS[kind] * batch**2 / 2**20
+                if way == "whole" and guess > 1024 * options.dense_gib:
+                    continue
+                memory, seconds, value = measured(loss, kind, batch, options)
+                if way == "whole":
+                    per_pair = memory / batch**2
+                print(f"{kind:10}{batch:8}{way:>8}{memory:10.1f}{seconds:10.2f}   {value:.12f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -278,16 +278,14 @@ def _measured(setting: Setting, family: str, size: str, compiled: bool) -> dict[
     """Figures of a config at the largest batch that fits: 768 samples, or that halved some times."""
     batch = 8 if setting.tiny else BATCH
     while True:
-        fault: BaseException | None = None
         try:
             config = resolved(setting, family, size, batch, f"train.compile={str(compiled).lower()}")
             return _rate(setting, config) | {"batch": batch}
-        except torch.OutOfMemoryError as error:
+        except torch.OutOfMemoryError:
             if batch < 32:
                 raise
-            fault = error.with_traceback(None)  # or its frames keep the memory
-        del fault
         batch //= 2
+        torch._dynamo.reset()  # or it would make code for any size
         gc.collect()
         torch.cuda.empty_cache()
 
