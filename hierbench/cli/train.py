@@ -70,11 +70,11 @@ def train(
     if bundle is not None and not evaluate:
         raise UsageError("--bundle needs --evaluate SUITE: the model's card says what it reached")
     resolved = resolve(config, overrides or ())
-    midway = resolved.train.evaluate
-    _check_suites(evaluate, midway.suite if midway else None)
-    from hierbench.reference.training.launch import launch
+    _check_suites(evaluate, resolved.train.evaluate and resolved.train.evaluate.suite)
+    from hierbench.reference.training.launch import launch, own_folder
 
     begun = time.monotonic()
+    out = out or own_folder(Path("runs"), "train-*")  # a restart's is known by more than the time
     with output_folder(out, "train-{}") as folder:
         final = launch(resolved, folder, device=device, resume=resume)
     if final is None:  # a process that does not lead

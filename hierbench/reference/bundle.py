@@ -31,7 +31,7 @@ def bundle(
     if not recorded.is_file() or not weights.is_file():
         raise UsageError(f"no finished training run in {run}: it has no config.yaml with a model.safetensors")
     config = read_yaml(recorded, "config", UsageError)
-    for added in ("name", "processes"):  # what a run adds to its config
+    for added in ("name", "processes", "launch"):  # what a run adds to its config
         config.pop(added, None)
     state = with_token_rows(read_state(weights), miniature_tokens())
     target = folder / f"{config['family']}.safetensors"

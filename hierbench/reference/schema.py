@@ -208,9 +208,11 @@ class ReferenceConfig(_Strict):
     )  # checked by `objectives.build_terms`
     data: DataConfig = Field(default_factory=lambda: DataConfig(kind="miniature"))
     train: TrainConfig = Field(default_factory=TrainConfig)
-    # what a run adds to the config that it records: its name, and how many processes it had
+    # what a run adds to the config that it records: its name, how many processes it began with, and torchrun's id of
+    # the launch that began it
     name: Name | None = None
     processes: Positive | None = None
+    launch: Text | None = None
 
     @property
     def measured_as(self) -> str:

@@ -34,7 +34,7 @@ TINY_STUDY = (
 
 STAND_INS = [
     (
-        r"^torchrun --nproc-per-node \d+ -m hierbench",
+        r"^torchrun --nproc-per-node \d+( --max-restarts \d+)? -m hierbench",
         "hierbench",
     ),  # several processes: tests/engine, tests/cleaning
     (r"^python -m hierbench", "hierbench"),

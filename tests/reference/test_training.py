@@ -100,7 +100,9 @@ def test_killed_process_ends_the_others_with_a_message(tmp_path):
         (RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer"), HierbenchError),
         (torch.distributed.DistBackendError("NCCL error: remote process exited"), HierbenchError),
         (RuntimeError("shapes do not match"), RuntimeError),
-        (DataError("a shard is gone"), DataError),
+        (DataError("a shard is gone: connection reset by peer"), DataError),
+        (RuntimeError("DataLoader worker (pid 7) is killed by signal: Terminated. "), HierbenchError),
+        (DataError("a data worker has ended (... is killed by signal: Terminated. )"), HierbenchError),
     ],
 )
 def test_what_counts_as_the_end_of_another_process(error, told):

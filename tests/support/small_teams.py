@@ -14,7 +14,7 @@ from hierbench.cli import main
 from hierbench.reference.training import loop, sharded
 from hierbench.reference.training import trainer as training
 from hierbench.reference.training.batches import Batches
-from hierbench.reference.training.launch import _of_the_first
+from hierbench.reference.training.launch import _of_the_first, launch
 from hierbench.reference.training.trainer import Processes, Trainer
 
 CPU = torch.device("cpu")
@@ -154,3 +154,19 @@ def killed_after(config, out, step):
 
     loop._save = save_and_die
     loop.train(config, out, device="cpu", quiet=True)
+
+
+def losing_one_once(config, out, straight, step):
+    """`launch` of which the second process is killed in a step, once; then the same without that, to STRAIGHT."""
+    first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+    stepping = Trainer.step
+
+    def step_or_die(trainer, batch, number):
+        if first and (trainer.processes.rank, number) == (1, step):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return stepping(trainer, batch, number)
+
+    Trainer.step = step_or_die
+    sys.stderr = (out.parent / f"said{os.environ['RANK']}").open("a", buffering=1)
+    launch(config, out, device="cpu")
+    launch(config, straight, device="cpu")

@@ -17,7 +17,7 @@ from hierbench.reference.schema import ReferenceConfig
 from hierbench.reference.training import state as checkpoints
 from hierbench.yaml_files import read_yaml
 
-FREE = ("name", "train.sharding", "processes")
+FREE = ("name", "train.sharding", "processes", "launch")
 """What may differ when a run goes on: its folder may have been moved, its model may lie otherwise, over others."""
 
 WAIT_FOR_WORKERS = 6.0  # seconds: the data workers of a killed run may hold its lock a moment longer
@@ -58,10 +58,11 @@ def writing(what: str) -> Iterator[None]:
         ) from error
 
 
-def record(config: ReferenceConfig, out: Path, world: int) -> None:
-    """Write `out/config.yaml`. Raises OutputError."""
+def record(config: ReferenceConfig, out: Path, world: int, launch: str | None = None) -> None:
+    """Write `out/config.yaml`, with the id of the torchrun launch that begins it. Raises OutputError."""
+    recorded = _recorded(config, out, world) | ({"launch": launch} if launch else {})
     with writing(str(out / "config.yaml")), replacing(out / "config.yaml") as temporary:
-        text = yaml.safe_dump(_recorded(config, out, world), sort_keys=False, allow_unicode=True)
+        text = yaml.safe_dump(recorded, sort_keys=False, allow_unicode=True)
         temporary.write_text(text, encoding="utf-8")
 
 
@@ -72,6 +73,14 @@ def require_shared(out: Path) -> None:
             f"train.sharding=full writes from every process, and {out} is not the first one's: "
             "give an --out on a disk that all machines see"
         )
+
+
+def begun_by(out: Path) -> str | None:
+    """The id of the torchrun launch that began the run in `out`; None where there is no run or none began it."""
+    try:
+        return _before(out / "config.yaml")["launch"]
+    except UsageError:
+        return None
 
 
 def refuse_other_run(out: Path) -> None:
@@ -120,4 +129,5 @@ def _recorded(config: ReferenceConfig, out: Path, world: int) -> dict[str, Any]:
     """What config.yaml says: the whole config, the run's name, and how many processes it has."""
     given = config.name if config.processes is None else None  # of another run's file the name is that run's
     name = given or safe_name(out.resolve().name or "run")
-    return json.loads(config.model_dump_json()) | {"name": name, "processes": world}
+    told = json.loads(config.model_dump_json(exclude={"launch"}))  # another run's file has another's
+    return told | {"name": name, "processes": world}

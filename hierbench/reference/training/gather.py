@@ -18,7 +18,9 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient: Tensor) -> Tensor:
         own = gradient.new_empty(ctx.rows, *gradient.shape[1:])
-        dist.reduce_scatter_tensor(own, gradient.contiguous())
+        # torch 2.14 has another name for it, and warns of the old one
+        reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+        reduce_scatter(own, gradient.contiguous())
         return own
 
 

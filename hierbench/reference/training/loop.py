@@ -16,7 +16,7 @@ from hierbench.errors import UsageError
 from hierbench.files import replacing, temporary_name
 from hierbench.reference.encoders import pack_step
 from hierbench.reference.schema import ReferenceConfig
-from hierbench.reference.training import boards, flops, folder, parallel, sharded
+from hierbench.reference.training import boards, elastic, flops, folder, parallel, sharded
 from hierbench.reference.training import state as checkpoints
 from hierbench.reference.training.batches import Batches, loader
 from hierbench.reference.training.logs import Logs
@@ -86,7 +86,7 @@ def _train(
         consumed=consumed,
     )
     if lead and not resume:  # nothing is left of a run that could not begin
-        folder.record(config, out, processes.world)
+        folder.record(config, out, processes.world, elastic.launch_id())
     if trainer.sharded:
         dist.barrier()
         folder.require_shared(out)
