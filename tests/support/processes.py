@@ -4,11 +4,12 @@ The agent runs in the test's process and forks its workers off a server that has
 for each of them than `torchrun SCRIPT` takes. Functions are found by name, so they lie in a module of tests/support.
 """
 
-import contextlib
 import multiprocessing
 import os
 import signal
+import socket
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 PRELOADED = [
     "hierbench.cli",
@@ -29,34 +30,53 @@ def forkserver():
     return context
 
 
-def together(function, *arguments, processes=2, restarts=0):
-    """rank -> what function(*arguments) returned there. Raises AssertionError with the first one's traceback."""
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+def together(function, *arguments, processes=2, restarts=0, nodes=1):
+    """rank -> what function(*arguments) returned there. Raises AssertionError with the first one's traceback.
 
+    `processes` of each node; several nodes are as many agents, which find each other at a port of this machine.
+    """
     forkserver()
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=processes,
-        max_restarts=restarts,
-        monitor_interval=0.05,
-        start_method="forkserver",
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        run_id=uuid.uuid4().hex,
-    )
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    name = uuid.uuid4().hex
+
+    def node():
+        from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+        from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+        config = LaunchConfig(
+            min_nodes=nodes,
+            max_nodes=nodes,
+            nproc_per_node=processes,
+            max_restarts=restarts,
+            monitor_interval=0.05,
+            start_method="forkserver",
+            rdzv_backend="c10d",
+            rdzv_endpoint=f"localhost:{port}",
+            rdzv_configs={"last_call_timeout": 1},
+            run_id=name,
+        )
+        try:
+            return elastic_launch(config, _alone)(function, *arguments)
+        except ChildFailedError as error:
+            rank, failure = error.get_first_failure()
+            raise AssertionError(f"rank {rank}: {failure.message}") from None
+
     before = [signal.getsignal(number) for number in SIGNALS]
     try:
-        return elastic_launch(config, _alone)(function, *arguments)
-    except ChildFailedError as error:
-        rank, failure = error.get_first_failure()
-        raise AssertionError(f"rank {rank}: {failure.message}") from None
+        if nodes == 1:
+            return node()
+        with ThreadPoolExecutor(nodes) as pool:
+            return {
+                rank: value
+                for found in pool.map(lambda _: node(), range(nodes))
+                for rank, value in found.items()
+            }
     finally:
         os.environ.pop("TORCHELASTIC_SIGNALS_TO_HANDLE", None)
         for number, handler in zip(SIGNALS, before, strict=True):
-            with contextlib.suppress(ValueError):  # in a thread
-                signal.signal(number, handler)
+            signal.signal(number, handler)
 
 
 def _alone(function, *arguments):

@@ -170,3 +170,9 @@ def losing_one_once(config, out, straight, step):
     sys.stderr = (out.parent / f"said{os.environ['RANK']}").open("a", buffering=1)
     launch(config, out, device="cpu")
     launch(config, straight, device="cpu")
+
+
+def launched(config, out):
+    """`launch`; (RANK, LOCAL_RANK) of this process."""
+    launch(config, out, device="cpu")
+    return os.environ["RANK"], os.environ["LOCAL_RANK"]
