@@ -6,6 +6,7 @@ Pictures are made at the size at which they are printed, so that 7 points are 7 
 from __future__ import annotations
 
 import warnings
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
@@ -210,11 +211,13 @@ def shortened(text: str, width: float, size: float = SMALL) -> str:
     """A text with its middle left out where it is wider than `width` points; both ends of a name tell it apart."""
     if text_width(text, size) <= width:
         return text
-    for kept in range(len(text) - 1, 1, -1):
-        short = text[: -(-kept // 2)] + "…" + text[len(text) - kept // 2 :]
-        if text_width(short, size) <= width:
-            return short
-    return "…"
+
+    def keeping(kept: int) -> str:
+        return text[: -(-kept // 2)] + "…" + text[len(text) - kept // 2 :]
+
+    counts = range(len(text) - 1, 1, -1)
+    first = bisect_left(counts, True, key=lambda kept: text_width(keeping(kept), size) <= width)
+    return keeping(counts[first]) if first < len(counts) else "…"
 
 
 def wrapped(text: str, width: float, size: float = SMALL, lines: int = 4) -> list[str]:

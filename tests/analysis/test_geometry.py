@@ -128,9 +128,9 @@ def test_a_cone_is_a_half_space_near_the_origin():
         assert found.places[0].excess == pytest.approx(np.sinh(length) / length - 1, rel=1e-4)
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 140])
-def test_tables_fit_their_screen_and_say_what_they_leave_out(width):
-    looks = {
+@pytest.fixture(scope="module")
+def looks():
+    return {
         f"a-{name}": look(geometry, *planted(*depth, 3), Plain())
         for name, geometry, depth in (
             ("both", Lorentz(0.7), (1, 1)),
@@ -139,6 +139,10 @@ def test_tables_fit_their_screen_and_say_what_they_leave_out(width):
             ("ball", Sphere(), (0, 1)),
         )
     }
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_tables_fit_their_screen_and_say_what_they_leave_out(looks, width):
     rows, left_out = table(looks, width)
     wide = [
         max(len(line) for cell in (h, *(row[h] for row in rows)) for line in cell.split("\n"))

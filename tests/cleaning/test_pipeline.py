@@ -84,7 +84,7 @@ def test_another_model_is_asked_anew(clean, counting, tmp_path):
 
 
 def test_killed_anywhere_it_resumes_to_the_same_bytes(clean, contents, forked, tmp_path, monkeypatch):
-    """20 random points among all calls of a role and all files that take their place."""
+    """Ten random points among all calls of a role and all files that take their place."""
     events = []
     replace = os.replace
     few = {"given": sources.miniature(12, 0.25, "noise"), "rules": Rules(negatives=3), "chunk": 16}
@@ -106,7 +106,7 @@ def test_killed_anywhere_it_resumes_to_the_same_bytes(clean, contents, forked, t
     monkeypatch.setattr(hierbench.files.os, "replace", replace)
     wanted, last = contents(tmp_path / "whole"), len(events)
     assert last > 40
-    for point in random.Random(7).sample(range(last), 20):
+    for point in random.Random(7).sample(range(last), 10):
         folder = tmp_path / str(point)
         assert forked(lambda point=point, folder=folder: dying_at(point, folder)) == 9
         clean(folder, Cast(oracle, oracle, oracle), **few)

@@ -64,6 +64,7 @@ STAND_INS = [
     (r"--keep 280", "--keep 24"),
     (r"run miniature-clip miniature-argent --suite miniature", "run random --task hierarcaps/miniature"),
     (r"leaderboard/results/\*", "leaderboard/results/random"),
+    (r"--evaluate miniature", ""),  # a suite of one task: OPTIONS
 ]
 ALSO = [
     (r"^run\b(?!.*(--limit|hierarcaps/miniature))", "--limit 4"),  # what is submitted is whole
@@ -164,9 +165,16 @@ def raw_tar():
     return packed.getvalue()
 
 
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """One cache of embeddings for all pages: they show the same models on the same tasks."""
+    return tmp_path_factory.mktemp("stored")
+
+
 @pytest.fixture
-def world(tmp_path, layouts, tiny_checkpoint, monkeypatch):
+def world(tmp_path, layouts, tiny_checkpoint, stored, monkeypatch):
     """A folder in which the documented commands find what they name, small."""
+    monkeypatch.setenv("HIERBENCH_CACHE", str(stored))
     from hierbench import registry
     from hierbench.cleaning import adapter_roles
     from hierbench.data import manifests

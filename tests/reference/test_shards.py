@@ -201,10 +201,10 @@ def test_ten_stops_lose_no_sample_and_double_none(tmp_path):
         return loader(one, 2, torch.device("cpu"))
 
     stops = sorted(random.Random(0).sample(range(1, 30), 10))
-    for rank in range(2):
+    for rank, chosen in enumerate((stops, stops[::4])):  # the first process has all ten, each costs a second
         straight = [batch.texts[0].tokens.tolist() for batch in islice(batches(rank), 30)]
         lived, consumed = [], {}
-        for begin, end in zip([0, *stops], [*stops, 30], strict=True):
+        for begin, end in zip([0, *chosen], [*chosen, 30], strict=True):
             for batch in islice(batches(rank, begin, consumed), end - begin):
                 lived.append(batch.texts[0].tokens.tolist())
                 consumed |= batch.consumed

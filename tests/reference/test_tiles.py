@@ -126,7 +126,7 @@ def peak_bytes(work):
 
 @pytest.mark.parametrize("kind", SPACES)
 def test_a_tile_fills_no_more_than_it_may(kind):
-    width, side = 48, 600
+    width, side = 48, 280
     leaves, _, _, _ = inputs(kind, side, side, width)
     own = torch.arange(side)
     geometry = space(kind, leaves["curvatures"].unbind())
