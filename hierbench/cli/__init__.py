@@ -21,7 +21,7 @@ import typer
 from typer.main import get_command
 
 from hierbench import __version__
-from hierbench.cli._shared import Group, Interrupted, new_app
+from hierbench.cli._shared import CommandGroup, Interrupted, new_app
 from hierbench.errors import HierbenchError
 
 NOUNS = {
@@ -43,7 +43,7 @@ NOUNS = {
 """Commands in the order of the help: each is a file here with a function of that name, or an `app` with verbs."""
 
 
-class Root(Group):
+class Root(CommandGroup):
     """The program: a noun's file is imported, and its options are read, only when that noun is typed."""
 
     def list_commands(self, ctx):

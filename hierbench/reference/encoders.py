@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from hierbench.errors import UsageError
-from hierbench.reference.packing import Group, Pack, pack
+from hierbench.reference.packing import Pack, SequenceGroup, pack
 
 VOCABULARY = 49_408
 CONTEXT = 77
@@ -205,12 +205,12 @@ class Block(nn.Module):
         nn.init.normal_(fc.weight, std=(2 * width) ** -0.5)
         nn.init.normal_(proj.weight, std=residual_std)
 
-    def forward(self, x: Tensor, groups: Sequence[Group]) -> Tensor:
+    def forward(self, x: Tensor, groups: Sequence[SequenceGroup]) -> Tensor:
         """(N, width) -> (N, width)"""
         q, kv = self.opening(x)
         return self.closing(x, self.attn(q, kv, groups))
 
-    def at_ends(self, x: Tensor, groups: Sequence[Group]) -> Tensor:
+    def at_ends(self, x: Tensor, groups: Sequence[SequenceGroup]) -> Tensor:
         """(N, width) -> (sequences, width): the layer's output for the last tokens alone, group after group."""
         ends = torch.cat([group.ends for group in groups])
         y = self.ln_1(x)
@@ -242,7 +242,7 @@ class Attention(nn.Module):
         nn.init.normal_(self.in_proj_weight, std=width**-0.5)
         nn.init.zeros_(self.out_proj.bias)
 
-    def forward(self, q: Tensor, kv: Tensor, groups: Sequence[Group]) -> Tensor:
+    def forward(self, q: Tensor, kv: Tensor, groups: Sequence[SequenceGroup]) -> Tensor:
         """Projected (N, width), (N, 2 · width) -> (N, width): the heads side by side."""
         mixed = []
         for group in groups:
@@ -250,7 +250,7 @@ class Attention(nn.Module):
             mixed.append(self._attend(queries, self._keys(kv, group), group.mask, causal=group.mask is None))
         return torch.cat(mixed)
 
-    def at_ends(self, q: Tensor, kv: Tensor, groups: Sequence[Group]) -> Tensor:
+    def at_ends(self, q: Tensor, kv: Tensor, groups: Sequence[SequenceGroup]) -> Tensor:
         """(sequences, width) queries of the last tokens, (N, 2 · width) -> (sequences, width)"""
         queries = q.split([group.count for group in groups])
         mixed = [
@@ -266,7 +266,7 @@ class Attention(nn.Module):
         return F.linear(queries, weight[0], bias[0]), F.linear(keys, weight[1], bias[1])
 
     @staticmethod
-    def _keys(kv: Tensor, group: Group) -> Tensor:
+    def _keys(kv: Tensor, group: SequenceGroup) -> Tensor:
         """(N, 2 · width) -> (n, K, 2 · width): keys and values on the paths of a group's sequences."""
         if group.keys is None:
             return kv[group.rows].unflatten(0, (group.count, group.length))

@@ -18,7 +18,7 @@ MIN_SAVING = 0.04
 
 
 @dataclass(frozen=True)
-class Group:
+class SequenceGroup:
     """n sequences that add S nodes each; their nodes are rows start … start + n·S of the flat batch.
 
     `keys` None: the sequences share nothing, so each attends causally to its own S nodes (K = S).
@@ -43,7 +43,7 @@ class Pack:
 
     tokens: Tensor  # (N,) int64
     positions: Tensor  # (N,) int64, place of each node in its sequences
-    groups: tuple[Group, ...]
+    groups: tuple[SequenceGroup, ...]
     order: Tensor  # (B,) int64: input b is row order[b] of the groups' last tokens, end to end
     longest: int  # tokens of the longest sequence
 
@@ -97,7 +97,7 @@ def pack(sequences: Sequence[Sequence[int] | Tensor], *, share: bool | None = No
     for row, nodes in enumerate(own):
         paths.append([*paths[row - 1][: shared[row]], *nodes] if row else [*nodes])
 
-    groups: list[Group] = []
+    groups: list[SequenceGroup] = []
     place: dict[tuple[int, ...], int] = {}
     start = 0
     for (added, reach), rows in members.items():
@@ -144,7 +144,7 @@ def _shared_lengths(ordered: Sequence[Sequence[int]]) -> list[int]:
     return shared
 
 
-def _group(start: int, added: int, paths: list[list[int]], shared: list[int] | None) -> Group:
+def _group(start: int, added: int, paths: list[list[int]], shared: list[int] | None) -> SequenceGroup:
     lengths = torch.tensor([len(path) for path in paths])
     keys = mask = end_mask = None
     width = added
@@ -158,7 +158,7 @@ def _group(start: int, added: int, paths: list[list[int]], shared: list[int] | N
     if int(lengths.min()) < width:
         end_mask = (torch.arange(width) < lengths[:, None])[:, None, None]
     ends = torch.tensor([path[-1] for path in paths])
-    return Group(start, len(paths), added, keys, mask, ends, end_mask)
+    return SequenceGroup(start, len(paths), added, keys, mask, ends, end_mask)
 
 
 def _round_up(value: int, step: int) -> int:

@@ -42,7 +42,7 @@ class Line(_Strict):
     paper: list[float | None] = Field(default_factory=list, max_length=20)  # in the order of the measures
 
 
-class Group(_Strict):
+class TablePart(_Strict):
     """A part of the paper's table."""
 
     group: Text
@@ -69,7 +69,7 @@ class Study(_Strict):
     overrides: list[Text] = Field(default_factory=list, max_length=50)  # of every row's config
     measures: dict[Name, Measure] = Field(min_length=1, max_length=20)
     rows: dict[Name, dict[str, Any]] = Field(min_length=1, max_length=100)
-    lines: list[Group] = Field(min_length=1, max_length=50)
+    lines: list[TablePart] = Field(min_length=1, max_length=50)
     claims: list[Claim] = Field(default_factory=list, max_length=200)
     notes: list[Text] = Field(default_factory=list, max_length=20)
 
