@@ -6,13 +6,15 @@ Keys are the options' own names without their dashes (`data-dir: /data`), `model
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from hierbench.errors import UsageError
+from hierbench.cli._shared import data_paths, existing_folder, register
+from hierbench.errors import HierbenchError, UsageError, one_line
 from hierbench.names import unknown
 
 WHOSE = (
@@ -22,14 +24,15 @@ WHOSE = (
     "name",
 )  # one choice: models on the line leave out those of the file
 LINE_ALONE = ("config", "dry-run", "json", "help")
+FILES = (".pth", ".pt", ".bin", ".ckpt", ".safetensors")  # what ends so is a file and no name of a model
 INSTEAD = {"checkpoint": "checkpoints", "family": "checkpoints", "name": "checkpoints"}
 
 
 def preset(context: typer.Context, path: Path | None) -> Path | None:
     """Callback of --config: what the file says becomes the defaults of the command's options.
 
-    Raises UsageError, with the file and the key, for what is no option or of another type; whether a value is one of
-    those that the option takes is told by the parser, as on the line.
+    Raises UsageError, with the file and the key, for what is no option, of another type, or none of the values that the
+    option takes.
     """
     if path is None or context.resilient_parsing:
         return path
@@ -49,7 +52,7 @@ def preset(context: typer.Context, path: Path | None) -> Path | None:
         elif key == "data":
             found["data"] = [f"{name}={place}" for name, place in _texts(where, value).items()]
         else:
-            found[str(options[key].name)] = _value(where, options[key], value)
+            found[str(options[key].name)] = _taken(context, where, options[key], value)
     context.default_map = found
     return path
 
@@ -70,6 +73,72 @@ def line_wins(context: typer.Context, values: Mapping[str, Any]) -> dict[str, An
     return found
 
 
+@contextmanager
+def from_file(context: typer.Context, *names: str) -> Iterator[None]:
+    """Errors about the values of these options name the file and the key, where the file holds one of them."""
+    try:
+        yield
+    except HierbenchError as error:
+        name = next((name for name in names if _source(context, name) == "DEFAULT_MAP"), None)
+        if name is None:
+            raise
+        key = INSTEAD.get(name, name.replace("_", "-"))
+        raise UsageError(f"config {context.params['config']}: {key}: {error}") from error
+
+
+def own_files(context: typer.Context, adapter: Any, manifest: Any, task_file: Any) -> None:
+    """Make a user's own files known, as `register`; errors name the file and the key."""
+    for kind, files in (("adapter", adapter), ("manifest", manifest), ("task_file", task_file)):
+        with from_file(context, kind):
+            register(**{f"{kind}s": files})
+
+
+def places(context: typer.Context, data: Sequence[str] | None, data_dir: Path | None) -> dict[str, Any]:
+    """Where datasets lie, as `runner.run` takes it; errors name the file and the key."""
+    with from_file(context, "data"):
+        found = data_paths(data)
+    with from_file(context, "data_dir"):
+        return {"data": found, "data_dir": existing_folder("--data-dir", data_dir)}
+
+
+def check_names(
+    context: typer.Context,
+    models: Sequence[str | tuple[str | None, ...]],
+    suite: str | None,
+    tasks: Sequence[str] | None,
+) -> None:
+    """Look up what the file names before anything is measured. Raises UsageError with the file and the key.
+
+    A suite beside tasks, on the line too; models, suites and tasks that nobody knows; a checkpoint's file that is not
+    there; a name that two models have.
+    """
+    from hierbench import registry
+    from hierbench.models.reference import ModelReference
+
+    with from_file(context, "suite", "task"):
+        if suite and tasks:
+            raise UsageError("--suite and --task are both given: choose one")
+        if context.params.get("config") is None:
+            return
+        if suite is not None:
+            registry.suite(suite)
+    with from_file(context, "task"):
+        for name in tasks or ():
+            registry.task(name)
+    taken: set[str] = set()
+    for model in models:
+        with from_file(context, "models" if isinstance(model, str) else "checkpoint"):
+            found = ModelReference.of(model)
+            if found.path is None and Path(found.checkpoint or "").suffix in FILES:
+                raise UsageError(f"{found.name}: no checkpoint file {found.checkpoint}: check the path")
+            name = (
+                found.name if found.chosen else str(model)
+            )  # a default one is made longer where it has to be
+            if name in taken:
+                raise UsageError(f"two models are called {name!r}: give one another name")
+            taken.add(name)
+
+
 def _source(context: typer.Context, name: str) -> str:
     source = context.get_parameter_source(name)
     return "" if source is None else source.name
@@ -79,6 +148,16 @@ def _spelled(param: Any) -> str:
     """What a key is called: the long spelling of an option, `models` for the argument."""
     longest = max(param.opts, key=len)
     return longest.removeprefix("--") if longest.startswith("--") else str(param.name)
+
+
+def _taken(context: typer.Context, where: str, param: Any, value: Any) -> Any:
+    """A value that the option's parser takes, as it stands in the file."""
+    value = _value(where, param, value)
+    try:
+        param.process_value(context, value)
+    except typer.BadParameter as error:
+        raise UsageError(f"{where}: {one_line(error.message).removeprefix('Value error, ')}") from error
+    return value
 
 
 def _value(where: str, param: Any, value: Any) -> Any:

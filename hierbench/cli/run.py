@@ -12,18 +12,15 @@ from typing import Annotated, Any
 
 import typer
 
-from hierbench.cli._run_config import line_wins, preset
+from hierbench.cli._run_config import check_names, line_wins, own_files, places, preset
 from hierbench.cli._shared import (
     Interrupted,
     complain,
-    data_paths,
-    existing_folder,
     missing_data,
     output_folder,
     print_json,
     print_listing,
     print_table,
-    register,
     save_tables,
     say,
     say_missing,
@@ -132,15 +129,14 @@ def run(
     chosen: dict[str, Any] = {"models": models, "family": family, "checkpoint": checkpoint, "name": name}
     chosen = line_wins(context, {**chosen, "suite": suite, "task": task, "data": data})
     suite, task, data = (chosen.pop(kind) for kind in ("suite", "task", "data"))
-    if suite and task:
-        raise UsageError("--suite and --task are both given: choose one")
-    register(adapter, manifest, task_file)
+    own_files(context, adapter, manifest, task_file)
     wanted = chosen_models(**chosen)
+    check_names(context, wanted, suite, task)
     if retrain and (wanted or dry_run):
         raise UsageError("--retrain trains the built-in models: leave out MODEL, --checkpoint and --dry-run")
     suite = suite or (None if task else "argent" if wanted else "miniature")
     what = {"models": wanted or _builtin(), "tasks": task or None, "suite": suite}
-    where = {"data": data_paths(data), "data_dir": existing_folder("--data-dir", data_dir), "out": out}
+    where = {**places(context, data, data_dir), "out": out}
     how = {"device": device, "batch_size": batch_size, "dtype": dtype.to_measure, "limit": limit}
     how |= {"workers": workers, "cache": not no_cache, "offline": offline, "force": force, "compile": compile}
     arguments = {**what, **where, **how, "protocol": protocol.value, "prompts": prompts.value}

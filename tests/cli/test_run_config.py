@@ -31,6 +31,8 @@ OURS = [
 def asked(hierbench, tmp_path, monkeypatch):
     """asked(words...) -> what `hierbench run --config study.yaml` asks the engine for."""
     (tmp_path / "study.yaml").write_text(STUDY)
+    for name in "abcde":
+        (tmp_path / f"{name}.pth").write_bytes(b"weights")
     (tmp_path / "here").mkdir()
     (tmp_path / "there").mkdir()
     found = {}
@@ -86,8 +88,43 @@ def test_a_suite_on_the_line_leaves_out_the_tasks_of_the_file(asked):
         ("limit: 4\nlimit: 5", "config study.yaml, line 2: 'limit' stands there twice"),
         ("limit: four", "config study.yaml: limit: a whole number is expected, found 'four'"),
         ("limit: true", "config study.yaml: limit: a whole number is expected, found True"),
-        ("limit: 0", "Invalid value for '--limit'"),
-        ("protocol: other", "Invalid value for '--protocol'"),
+        ("limit: 0", "config study.yaml: limit: "),
+        ("limit: -3", "config study.yaml: limit: "),
+        ("protocol: other", "config study.yaml: protocol: "),
+        ("prompts: [photo, default]", "config study.yaml: prompts: a text is expected, found a list"),
+        ("batch-size: 1.5", "config study.yaml: batch-size: a whole number is expected, found 1.5"),
+        ("dtype: int7", "config study.yaml: dtype: "),
+        ("seeds: [0, 1]", "config study.yaml: no option 'seeds'"),
+        (
+            "task: zero-shot/imagnet",
+            "config study.yaml: task: no task 'zero-shot/imagnet': did you mean zero-shot/imagenet",
+        ),
+        ("task: [hierarcaps/miniature, nothing]", "config study.yaml: task: no task 'nothing'"),
+        ("task: {a: b}", "config study.yaml: task: a text or a list of texts is expected, found a mapping"),
+        ("suite: miniatur", "config study.yaml: suite: no suite 'miniatur': did you mean miniature"),
+        ("models: miniature-clap", "config study.yaml: models: "),
+        ("models: [random, random]", "config study.yaml: models: two models are called 'random'"),
+        ("checkpoints: {a: lost.pth}", "config study.yaml: checkpoints: no checkpoint file lost.pth"),
+        (
+            "checkpoints: {a: {file: lost.pth, family: meru}}",
+            "config study.yaml: checkpoints: a: no checkpoint file lost.pth: check the path",
+        ),
+        (
+            "checkpoints: {a: {family: argent, seeds: {0: lost.pth}}}",
+            "config study.yaml: checkpoints: a@0: no checkpoint file lost.pth: check the path",
+        ),
+        ("checkpoints: {a: study.yaml, a: study.yaml}", "config study.yaml, line 1: 'a' stands there twice"),
+        (
+            "models: random\ncheckpoints: {random: {family: clip, file: study.yaml}}",
+            "config study.yaml: checkpoints: two models are called 'random': give one another name",
+        ),
+        ("checkpoints: {a: {family: clop, file: study.yaml}}", "config study.yaml: checkpoints: "),
+        ("data: {cocoo: .}", "config study.yaml: data: no dataset 'cocoo': did you mean coco"),
+        ("data: {coco: nowhere}", "config study.yaml: data: --data coco=nowhere: there is no nowhere"),
+        ("data-dir: nowhere", "config study.yaml: data-dir: --data-dir nowhere: there is no such folder"),
+        ("manifest: nowhere.yaml", "config study.yaml: manifest: "),
+        ("adapter: nowhere.py", "config study.yaml: adapter: "),
+        ("task-file: [nowhere.py]", "config study.yaml: task-file: "),
         ("no-cache: 'yes'", "config study.yaml: no-cache: true or false is expected, found 'yes'"),
         ("models: [1]", "config study.yaml: models: a text or a list of texts is expected, found a list"),
         ("out: [a]", "config study.yaml: out: a text is expected, found a list"),
@@ -101,7 +138,12 @@ def test_a_suite_on_the_line_leaves_out_the_tasks_of_the_file(asked):
         ("family: clip", "config study.yaml: no option 'family'"),
         ("json: true", "config study.yaml: no option 'json'"),
         ("- 1", "config study.yaml: fields (`key: value`) are expected, found list"),
-        ("suite: miniature\ntask: hierarcaps/miniature", "--suite and --task are both given: choose one"),
+        (
+            "suite: miniature\ntask: hierarcaps/miniature",
+            "config study.yaml: suite: --suite and --task are both given",
+        ),
+        ("limit: [", "config study.yaml, line 2: "),
+        ("\tlimit: 3", "config study.yaml, line 1: "),
     ],
 )
 def test_mistakes_are_one_line(hierbench, tmp_path, text, says):
