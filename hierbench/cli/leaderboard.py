@@ -11,6 +11,7 @@ import typer
 
 from hierbench.cli import _submissions
 from hierbench.cli._shared import (
+    locations,
     print_json,
     print_listing,
     print_table,
@@ -19,7 +20,7 @@ from hierbench.cli._shared import (
     say,
     sub_app,
 )
-from hierbench.cli.options import HOW, Json, Layout, Out, Published, form_option, option
+from hierbench.cli.options import HOW, Data, DataDir, Json, Layout, Out, Published, form_option, option
 from hierbench.errors import OutputError
 
 app = sub_app("Tables from the files that runs have left.")
@@ -124,6 +125,15 @@ def page(
         list[str] | None,
         typer.Option("--model", metavar="NAME", help="Read those of this model; repeatable."),
     ] = None,
+    pictures: Annotated[
+        bool,
+        typer.Option(
+            "--pictures",
+            help="Thumbnails of best and worst items, from --data: most datasets' images may not be passed on.",
+        ),
+    ] = False,
+    data: Data = None,
+    data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
     """Make a static site of results, which opens from disk and on any web host.
@@ -133,7 +143,8 @@ def page(
     from hierbench.cli._shared import size
     from hierbench.leaderboard.page import build
 
-    built = build(folders, out, layout, full, models or ())
+    where = locations(data, data_dir) if pictures else None
+    built = build(folders, out, layout, full, models or (), pictures=where)
     if as_json:
         print_json({**asdict(built), "folder": str(built.folder)})
         return
@@ -141,8 +152,12 @@ def page(
         f"{built.models} models, {built.tasks} tasks: {built.files} files, {size(built.bytes)}. "
         f"Open {built.folder / 'index.html'}"
     )
-    if built.left_out:
-        say(built.left_out)
+    for line in [
+        built.left_out,
+        *(f"No pictures of {name}: {why}" for name, why in built.without_pictures.items()),
+    ]:
+        if line:
+            say(line)
 
 
 @app.command()

@@ -7,11 +7,11 @@ import inspect
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import hierbench
@@ -23,8 +23,12 @@ from hierbench.leaderboard import cells, render
 from hierbench.leaderboard.page import content
 from hierbench.leaderboard.page.content import Board
 from hierbench.leaderboard.page.panels import panels
+from hierbench.leaderboard.page.pictures import Pictures
 from hierbench.names import lookup
 from hierbench.progress import Progress
+
+if TYPE_CHECKING:
+    from hierbench.data.locate import Locations
 
 MARKER = ".hierbench-site.json"  # lists the files that are ours; without it a folder is not ours
 ASSETS = ("site.css", "common.js", "board.js", "charts.js", "ranks.js", "detail.js", "panels.js")
@@ -40,6 +44,8 @@ class Built:
     models: int
     tasks: int
     left_out: str = ""  # one line: what was not read
+    pictures: int = 0
+    without_pictures: Mapping[str, str] = field(default_factory=dict)  # dataset -> why there are none of it
 
 
 def build(
@@ -49,12 +55,14 @@ def build(
     full: bool = False,
     models: Sequence[str] = (),
     progress: Progress | bool | None = None,
+    pictures: Locations | None = None,
 ) -> Built:
     """Write the site of some output folders to `out`, which is new, empty or an earlier site.
 
     Of more than `ahead.FEW` records whose per-item outcomes were never read, these are read with `full` alone, and
-    those of the `models` named. An earlier site's files are replaced, those that are no longer needed deleted; whatever
-    else lies there stays.
+    those of the `models` named. With `pictures`, where datasets lie, items have thumbnails (most datasets' images may
+    not be passed on). An earlier site's files are replaced, those that are no longer
+    needed deleted; whatever else lies there stays.
     Nothing is touched before all files are made. Raises OutputError: `out` holds files of others and no site, a file of
     somebody else's has the name of one of ours, the disk is full; and what reading the folders raises.
     """
@@ -64,8 +72,11 @@ def build(
     for model in models:
         lookup("model in these results", model, dict.fromkeys(board.models))
     with _workshop(out) as made:
-        for name, text in _pages(board, frozenset(models)):
+        shown = None if pictures is None else Pictures(pictures)
+        for name, text in _pages(board, frozenset(models), shown):
             _write(made / name, text)
+        for name, jpeg in (shown.files if shown else {}).items():
+            _write(made / "pictures" / name, jpeg)
         for name in ASSETS:
             _write(made / "assets" / name, _asset(name))
         vendored = resources.files("hierbench.leaderboard.page") / "assets" / "vendor"
@@ -74,13 +85,14 @@ def build(
         files = sorted(path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file())
         size = sum((made / name).stat().st_size for name in files)
         _place(made, out, files, ours)
-    return Built(out, len(files), size, len(board.models), len(board.tasks), board.left_out)
+    pictured = (len(shown.files), shown.missing) if shown else (0, {})
+    return Built(out, len(files), size, len(board.models), len(board.tasks), board.left_out, *pictured)
 
 
 # ------------------------------------------------------------------------------------------------------- the pages
 
 
-def _pages(board: Board, asked: frozenset[str]) -> Iterator[tuple[str, str]]:
+def _pages(board: Board, asked: frozenset[str], pictures: Pictures | None) -> Iterator[tuple[str, str]]:
     """(name, text) of every file that depends on the results."""
     shared = {"title": board.plain.title, "version": hierbench.__version__}
     yield "data.js", content.script("HIERBENCH", content.data(board))
@@ -90,6 +102,7 @@ def _pages(board: Board, asked: frozenset[str]) -> Iterator[tuple[str, str]]:
         facts = content.about(board.places[model])
         about = {**_card(board.places[model]), **facts}
         shown = panels(board.places[model], fresh=board.fresh or model in asked)
+        shown = shown if pictures is None else pictures.shown(shown)
         yield f"models/{page}.js", content.script("HIERBENCH_PANELS", shown)
         yield (
             f"models/{page}.html",

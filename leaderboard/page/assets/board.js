@@ -26,7 +26,7 @@ HB.board = () => {
     return typeof a === "number" ? a - b : a.localeCompare(b, "en", { numeric: true });
   };
   // Widths by the length of texts: to have them measured takes seconds where there are many columns.
-  const wide = (texts, least, most) => Math.min(most, Math.max(least, 26 + 8 * Math.max(0, ...texts.map(text => text.length))));
+  const wide = (texts, least, most, beside = 26) => Math.min(most, Math.max(least, beside + 8 * Math.max(0, ...texts.map(text => text.length))));
   const words = heading => `${heading}  `.split(/(?<=[-→(]) ?| (?![↑↓ ])/); // an arrow stays with its word
   const height = () => (byId("show-intervals").checked ? 52 : 33); // of a row, not measured either
   const plain = { headerSortTristate: false, sorter: inOrder, resizable: false };
@@ -54,7 +54,7 @@ HB.board = () => {
       if (!shown.has(number)) continue;
       const one = {
         ...plain, title: "", field: `c${number}`,
-        width: wide(words(HB.heading(column)), withIntervals ? 84 : 76, 190), hozAlign: "right", headerHozAlign: "right",
+        width: wide(words(HB.heading(column)), withIntervals ? 84 : 76, 190, 42), hozAlign: "right", headerHozAlign: "right",
         titleFormatter: head(HB.heading(column)), headerSortStartingDir: column.better === "lower" ? "asc" : "desc",
         formatter: cell => HB.cell(column, cell.getData().row, withIntervals),
       };
@@ -156,6 +156,17 @@ HB.board = () => {
       if (window.innerWidth !== width) { width = window.innerWidth; table.setColumns(columns()); draw(); }
     }, 200);
   });
+  // What Tabulator says to screen readers of groups of columns and of its scrolling box is no ARIA; the buttons within are reached.
+  const mended = () => {
+    for (const group of byId("table").querySelectorAll(".tabulator-col-group")) {
+      group.setAttribute("role", "presentation");
+      group.removeAttribute("aria-sort");
+    }
+    for (const column of byId("table").querySelectorAll("[aria-title]")) column.removeAttribute("aria-title");
+    byId("table").querySelector(".tabulator-tableholder").removeAttribute("tabindex");
+  };
+  table.on("tableBuilt", mended);
+  table.on("columnsLoaded", mended);
   table.on("tableBuilt", () => filtered("later"));
 };
 

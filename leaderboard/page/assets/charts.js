@@ -4,7 +4,18 @@
 HB.draw = (place, options, caption) => {
   const width = Math.max(280, Math.min(place.clientWidth || 720, 900));
   const drawn = Plot.plot({ width, style: { background: "none", fontSize: "12px", overflow: "visible" }, ...options });
-  drawn.setAttribute("role", "img");
+  drawn.setAttribute("role", "img"); // one picture with a name: nothing within is read or reached by itself
+  for (const mark of drawn.querySelectorAll("g[aria-label]")) {
+    mark.dataset.mark = mark.getAttribute("aria-label");
+    mark.removeAttribute("aria-label");
+  }
+  for (const link of drawn.querySelectorAll("a")) { // for the mouse alone: the tables have the same links
+    const to = link.href.baseVal;
+    link.removeAttribute("href");
+    link.removeAttributeNS("http://www.w3.org/1999/xlink", "href");
+    link.style.cursor = "pointer";
+    link.addEventListener("click", () => { window.location.href = to; });
+  }
   place.replaceChildren(drawn, HB.el("figcaption", { class: "soft" }, caption));
 };
 

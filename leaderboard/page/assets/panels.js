@@ -21,7 +21,7 @@ HB.panels = (place, panels) => {
     }
   }
 };
-HB.broad = new Set(["tree", "items"]);
+HB.broad = new Set(["scores", "tree", "items"]);
 HB.panel = {};
 HB.level = level => `var(--level-${Math.min(level, 5)})`;
 HB.figure = (place, options, caption) => {
@@ -91,7 +91,11 @@ HB.panel.scores = (place, panel) => {
   const width = panel.edges[1] - panel.edges[0];
   const bins = (name, hue) => panel[name].counts.map((count, bin) => ({
     hue, low: panel.edges[bin], high: panel.edges[bin + 1], share: count / panel[name].n, count }));
-  const figure = HB.figure(place, {
+  place.className = "panels"; // the histogram and, where there is room beside it, the curves
+  const histogram = HB.el("div", {});
+  const boxes = [HB.el("div", {}), HB.el("div", {})]; // all there before the first is measured
+  place.append(histogram, HB.el("div", { class: "pair" }, ...boxes));
+  const figure = HB.figure(histogram, {
     height: 240, marginLeft: 52, marginBottom: 40, ariaLabel: "Entailment scores of true and false pairs",
     x: { label: `entailment score${panel.definition ? ` (${panel.definition})` : ""}`, labelAnchor: "center" },
     y: { label: "share of the pairs", grid: true, percent: true, type: "sqrt" },
@@ -100,8 +104,6 @@ HB.panel.scores = (place, panel) => {
                                     title: bin => `${name} pairs, score ${bin.low} to ${bin.high}: ${bin.count.toLocaleString("en")}` })),
   }, `${HB.percent(panel.zero, 1)} of all scores are exactly 0; shares on a square-root scale.`);
   HB.key(figure, [[`true pairs (${panel.true.n.toLocaleString("en")})`, "var(--blue)"], [`false pairs (${panel.false.n.toLocaleString("en")})`, "var(--orange)"]]);
-  const boxes = [HB.el("div", {}), HB.el("div", {})]; // both there before the first is measured
-  place.append(HB.el("div", { class: "pair" }, ...boxes));
   const shown = name => {
     const value = panel.figures[name];
     return value === undefined ? "" : ` ${(panel.unit === "fraction" ? 100 * value : value).toFixed(1)} %`;
@@ -161,6 +163,9 @@ HB.panel.tree = (place, panel) => {
 // --------------------------------------------------------------------------------------------------------- items
 
 HB.panel.items = (place, panel) => {
+  if (panel.lists.some(({ items }) => items.some(item => item.picture))) {
+    place.append(HB.el("p", { class: "soft" }, `Thumbnails are of ${panel.dataset}, whose licence holds for them.`));
+  }
   for (const { title, items } of panel.lists) {
     place.append(HB.el("h4", {}, title), HB.el("ul", { class: "items" }, ...items.map(item => HB.el("li", {},
       item.picture ? HB.el("img", { src: `${HB.root()}pictures/${item.picture}`, alt: `image ${item.image} of ${panel.dataset}`, loading: "lazy" }) : null,

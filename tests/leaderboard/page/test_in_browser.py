@@ -122,6 +122,54 @@ def test_provenance_opens_by_keyboard_and_closes_again(board):
     assert board.run("document.activeElement.className").startswith("cell")
 
 
+def test_sorting_filtering_and_opening_a_model_by_keyboard_alone(board):
+    def until(wanted):
+        for _ in range(60):
+            board.press("Tab")
+            if board.run(f"document.activeElement.matches({wanted!r})"):
+                return
+        raise AssertionError(f"Tab never comes to {wanted}")
+
+    until("#filter-name")
+    for letter in "beta":
+        board.press(letter, text=letter)
+    board.wait("document.getElementById('count').textContent === '1 of 3 models'")
+    board.run("document.querySelector('#filters [type=reset]').click()")
+    board.wait("document.getElementById('count').textContent === '3 of 3 models'")
+    until(".tabulator-col .head[title^='Sort by INet']")
+    board.press("Enter")
+    assert board.run(NAMES) == [HOSTILE, "beta", "alpha"]
+    sorted_by = "document.querySelector('[role=columnheader][aria-sort=descending] .head').title"
+    assert board.run(sorted_by) == "Sort by INet ↑"
+    until(".tabulator-row a")
+    board.press("Enter")
+    board.wait("document.body && document.body.dataset.page === 'model' && document.querySelector('h1')")
+    assert board.run("document.querySelector('h1').textContent") == HOSTILE
+
+
+def test_screen_readers_are_told_what_is_there(board):
+    """Roles and names that ARIA knows; each chart is one picture with a name, and its figures stand in a table."""
+    for path in sorted(board.site.rglob("*.html")):
+        board.open(path)
+        board.run("new Promise(done => setTimeout(done, 100))")
+        assert board.run("document.querySelectorAll('[role=columngroup], [aria-title]').length") == 0
+        charts = "[...document.querySelectorAll('figure svg')]"
+        assert board.run(f"{charts}.every(chart => chart.getAttribute('role') === 'img' && chart.ariaLabel)")
+        assert (
+            board.run(
+                f"{charts}.flatMap(chart => [...chart.querySelectorAll('[tabindex], a[href], g[aria-label]')]).length"
+            )
+            == 0
+        )
+        assert board.run(
+            "[...document.querySelectorAll('table:not(noscript table) th')].every(head => head.scope)"
+        )
+        assert board.run(
+            "[...document.querySelectorAll('.wide')].every(box => box.tabIndex === 0 && box.ariaLabel)"
+        )
+        assert board.run("[...document.images].every(image => image.alt)")
+
+
 def test_ranks_with_ties(board):
     """Overall all three are ranked; in retrieval nobody is, and each says why."""
     rows = "[...document.querySelectorAll('#ranking tbody tr')].map(row => [...row.children].map(e => e.textContent))"
@@ -130,7 +178,7 @@ def test_ranks_with_ties(board):
               "e.dispatchEvent(new Event('change')); })(document.getElementById('rank-metric')))")  # fmt: skip
     board.run(f"{choose}('INet')")
     assert [row[2] for row in board.run(rows)] == ["42.0", "41.0", "40.0"]
-    assert board.run("document.querySelectorAll('#ranking [aria-label=dot] circle').length") == 3
+    assert board.run("document.querySelectorAll('#ranking [data-mark=dot] circle').length") == 3
     said = board.run("document.querySelector('.cell').title")
     assert "rank 3 of 3" in said
     assert "group" in said
@@ -162,12 +210,12 @@ def test_doubtful_figures_and_those_that_are_not_numbers_say_so(browser, run_fol
 
 
 def test_charts_follow_the_choice(board):
-    bars = "document.querySelectorAll('#bars [aria-label=bar] rect').length"
+    bars = "document.querySelectorAll('#bars [data-mark=bar] rect').length"
     assert board.run(bars) == 3
     board.run("(e => { e.value = [...e.options].find(o => o.text.includes('COCO')).value;"
               "e.dispatchEvent(new Event('change')); })(document.getElementById('bar-metric'))")  # fmt: skip
     assert board.run(bars) == 1
-    assert board.run("document.querySelectorAll('#scatter [aria-label=dot] path').length") == 1
+    assert board.run("document.querySelectorAll('#scatter [data-mark=dot] path').length") == 1
 
 
 def test_every_page_opens_without_complaint_and_strangers_names_stay_text(board):
