@@ -89,10 +89,13 @@ class WhichCaption:
             len(ids),
         )
         wanted = {metric.name for metric in self.spec.metrics}
+        all_tied = len(ids) and bool(np.all(column(items, "questions", "tied") == 1))
+        why = "every question ties, and a tie counts as wrong"
         return bootstrap.Statistics(
             lambda counts: {name: values for name, values in statistic(counts).items() if name in wanted},
             tuple(ids),
             scored=len(column(items, "questions", "kind")),
+            degenerate=dict.fromkeys(sorted(wanted), why) if all_tied else {},
         )
 
     def score(self, geometry: Geometry, embeddings: Embeddings, dataset: CaptionChoices) -> Scores:
@@ -114,12 +117,16 @@ class WhichCaption:
             },
             "images": {"image_id": list(dict.fromkeys(first))},
         }
-        metrics = self.statistics(items).estimates()
+        found = self.statistics(items)
         same = sum(len(set(said)) < len(said) for said in dataset.captions)
         notes = (
-            (f"{same:,} questions have the same caption twice: they tie, and count as wrong",) if same else ()
+            (
+                f"the captions of {same:,} of {len(scores):,} questions are the same: they tie, and count as wrong",
+            )
+            if same
+            else ()
         )
-        return Scores(metrics, len(scores), items, notes)
+        return Scores(found.estimates(), len(scores), items, notes, found.degenerate)
 
 
 PROTOCOLS = {"which-caption": WhichCaption.of}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import hierbench
 from hierbench import registry, results, taxonomy
 from hierbench.contracts import Dataset, ModelAdapter, Task
+from hierbench.data.datasets import CaptionChoices
 from hierbench.data.locate import Locations
 from hierbench.data.manifests import PROTOCOLS, REGIMES, load_manifest, names_hash
 from hierbench.data.readers import open_dataset
@@ -296,14 +297,16 @@ class Opened:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """That there are fewer images than in the released split, where nobody asked for fewer."""
+        """That there are fewer images, or samples, than in the released split, where nobody asked for fewer."""
         try:
-            whole = load_manifest(self.dataset.name).counts.images
+            counts = load_manifest(self.dataset.name).counts
         except UnknownNameError:  # a dataset that a caller made
             return ()
-        have = len(self.dataset.images.ids)
+        whole, have, what = counts.images, len(self.dataset.images.ids), "images"
+        if whole is None and isinstance(self.dataset, CaptionChoices):
+            whole, have, what = counts.samples, len(self.dataset.sample_ids), "questions"
         few = self.limit is None and whole is not None and have < whole
-        return (f"{have:,} of the split's {whole:,} images",) if few else ()
+        return (f"{have:,} of the split's {whole:,} {what}",) if few else ()
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -153,6 +153,7 @@ def test_aro_shows_the_part_in_the_box(tmp_path):
         ([], "holds no questions"),
         ([entry(bbox_w=0)], "question 0: it needs bbox_x"),
         ([entry(bbox_x="4")], "question 0: it needs bbox_x"),
+        ([entry(bbox_x=True)], "question 0: it needs bbox_x"),
         ([entry(true_caption=None)], "question 0: it needs image_path"),
         ([entry(relation_name=None)], "question 0: it needs relation_name, or attributes"),
         ([entry(image_path="8.jpg")], "1 of 1 images are missing"),
@@ -165,9 +166,17 @@ def test_bad_questions_of_aro(tmp_path, content, reason):
         opened("aro-relation", tmp_path)
 
 
-def test_a_box_outside_its_image(tmp_path):
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"bbox_x": 40}, "lies outside"),
+        ({"bbox_x": -1}, "lies outside"),
+        ({"bbox_w": 10**9}, "is far larger than"),
+    ],
+)
+def test_a_box_outside_its_image(tmp_path, change, reason):
     picture(tmp_path / "images" / "7.jpg")
-    (tmp_path / "visual_genome_relation.json").write_text(json.dumps([entry(bbox_x=40)]))
+    (tmp_path / "visual_genome_relation.json").write_text(json.dumps([entry(**change)]))
     data = opened("aro-relation", tmp_path)
-    with pytest.raises(DataError, match=r"lies outside of image 7\.jpg"):
+    with pytest.raises(DataError, match=rf"{reason}.* image 7\.jpg"):
         data.images.read(data.images.ids[0])

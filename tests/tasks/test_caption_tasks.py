@@ -49,8 +49,18 @@ def test_one_image_each(geometry):
     assert figures["tied"] == 0.25
     assert np.isnan(figures["text_add_att"])
     assert scores.n == task.statistics(scores.items).n == 4  # of two images
-    assert scores.notes == ("1 questions have the same caption twice: they tie, and count as wrong",)
+    assert scores.notes == ("the captions of 1 of 4 questions are the same: they tie, and count as wrong",)
+    assert scores.degenerate == {}
     assert set(figures) == {metric.name for metric in task.spec.metrics}
+
+
+def test_a_model_that_tells_no_captions_apart_is_marked():
+    dataset = questions([(0,), (1,)], [("20", "20.0"), ("40", "40.0")], ["swap_att", "swap_obj"])
+    task = registry.task("which-caption/sugarcrepe")
+    scores = task.score(Sphere(), planted(task.requests(dataset), {"0.jpg": 1.0, "1.jpg": 55.0}), dataset)
+    assert scores.metrics["tied"].value == 1
+    assert set(scores.degenerate) == set(scores.metrics)
+    assert "every question ties" in scores.degenerate["text"]
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=lambda g: g.name)

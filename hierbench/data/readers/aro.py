@@ -20,6 +20,7 @@ from hierbench.json_files import read_json
 
 NAME = "aro"
 BOX = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
+MOST = 10  # times an image's side that a box may have: what lies beyond the image is drawn black
 TEXT = ("image_path", "true_caption", "false_caption")
 
 
@@ -40,6 +41,12 @@ class Crops:
         if not (0 <= left < picture.width and 0 <= top < picture.height):
             raise DataError(
                 f"the box {box} lies outside of image {name} ({picture.width} x {picture.height})"
+            )
+        if (
+            width > MOST * picture.width or height > MOST * picture.height
+        ):  # a few of the released reach beyond the rim
+            raise DataError(
+                f"the box {box} is far larger than image {name} ({picture.width} x {picture.height})"
             )
         buffer = io.BytesIO()
         picture.crop((left, top, left + width, top + height)).save(buffer, "PNG")
@@ -67,7 +74,7 @@ def read(manifest: Manifest, folder: Path) -> CaptionChoices:
         where = f"captions file {path}, question {number}"
         if not isinstance(entry, dict) or not all(isinstance(entry.get(field), str) for field in TEXT):
             raise DataError(f"{where}: it needs {', '.join(TEXT)}")
-        box = [side for field in BOX if isinstance(side := entry.get(field), int)]
+        box = [side for field in BOX if type(side := entry.get(field)) is int]
         if len(box) < len(BOX) or min(box[2:]) < 1:
             raise DataError(f"{where}: it needs {', '.join(BOX)}, whole numbers, and a box with a size")
         name, true, false = (entry[field] for field in TEXT)
