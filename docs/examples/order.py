@@ -61,7 +61,7 @@ class Order:
 
 def violation(general, specific):
     """E, (…, D) and (…, D) -> (…,): 0 where `specific` is a case of `general`."""
-    return (general - specific).clamp(min=0).square().sum(-1)
+    return (general - specific).relu().square().sum(-1)  # clamp(min=0) would lose a NaN on the way back
 
 
 def _each(formula, a, b, paired):
