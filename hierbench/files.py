@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hierbench.errors import DataError
+from hierbench.errors import DataError, OutputError
 
 ABANDONED_SECONDS = 24 * 3600  # a temporary file of another machine, untouched for so long, has no owner
 
@@ -50,6 +50,25 @@ def sync(path: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def check_writable(out: Path) -> None:
+    """Try whether an output folder can be made and written to; leaves nothing. Raises OutputError where not."""
+    there = None
+    try:
+        there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+        probe = there / temporary_name("probe")
+        probe.mkdir()
+        (probe / "file").write_bytes(b"")
+        (probe / "file").unlink()
+        probe.rmdir()
+    except OSError as error:
+        reason = (
+            "it is a file"
+            if there == out and isinstance(error, NotADirectoryError)
+            else error.strerror or error
+        )
+        raise OutputError(f"cannot write to {out} ({reason}): choose another --out") from error
 
 
 def temporary_name(name: str) -> str:

@@ -1,5 +1,6 @@
 """Temporary files of the dead go, those of the living stay; what is replaced is on the disk before its name is."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -7,8 +8,8 @@ import sys
 import pytest
 
 from hierbench import files
-from hierbench.errors import DataError
-from hierbench.files import locked, regular_file, replacing, sweep, temporary_name
+from hierbench.errors import DataError, OutputError
+from hierbench.files import check_writable, locked, regular_file, replacing, sweep, temporary_name
 
 LEAVES = """
 import os, sys
@@ -83,3 +84,18 @@ def test_only_regular_files_are_read(tmp_path):
         regular_file(tmp_path / "fifo")
     with pytest.raises(DataError, match=r"a\\x00b' cannot be a file's name"):
         regular_file(tmp_path / "a\0b")
+
+
+def test_an_output_folder_is_tried_and_nothing_stays(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    check_writable(tmp_path / "new" / "deep")
+    check_writable(tmp_path)
+    for out, why in (("file", "it is a file"), ("file/below", "Not a directory")):
+        with pytest.raises(OutputError) as caught:
+            check_writable(tmp_path / out)
+        assert str(caught.value) == f"cannot write to {tmp_path / out} ({why}): choose another --out"
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(files.Path, "mkdir", lambda *_, **__: (_ for _ in ()).throw(full))
+    with pytest.raises(OutputError, match=r"\(No space left on device\): choose another --out$"):
+        check_writable(tmp_path / "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

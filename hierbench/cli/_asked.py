@@ -60,7 +60,10 @@ class Asked:
 
     @classmethod
     def of(cls, arguments: dict[str, Any]) -> Asked:
-        """From a command's arguments."""
+        """From a command's arguments; its `out` is tried, as the work may take long. Raises OutputError."""
+        from hierbench.files import check_writable
+
+        check_writable((arguments["out"] or Path("runs")).expanduser())
         return cls(**{field.name: arguments[field.name] for field in fields(cls)})
 
     def open(self) -> Any:

@@ -22,11 +22,10 @@ from hierbench.engine.device import default_batch_size, resolve_device
 from hierbench.errors import (
     DataError,
     HierbenchError,
-    OutputError,
     UnknownNameError,
     UsageError,
 )
-from hierbench.files import safe_name, temporary_name
+from hierbench.files import check_writable, safe_name
 from hierbench.models.reference import ModelReference
 from hierbench.progress import Progress, Quiet, choose
 from hierbench.results import Record
@@ -144,7 +143,8 @@ class Setup:
         previous = _previous(out)
         found = _models(models, previous.values(), offline=chosen.offline, force=chosen.force)
         if out is not None and write:
-            _check_writable(out)
+            check_writable(out)
+            out.mkdir(parents=True, exist_ok=True)
         return cls(found, asked, suite, layout, datasets, out, device, chosen, progress, previous)
 
     @property
@@ -372,14 +372,3 @@ def _previous(out: Path | None) -> dict[tuple[str, str], Record]:
     if out is None or not (out / "results").is_dir():
         return {}
     return {(record.model, record.task): record for record in results.read_results(out)}
-
-
-def _check_writable(out: Path) -> None:
-    probe = out / temporary_name("probe")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"")
-        probe.unlink()
-    except OSError as error:
-        reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror or error
-        raise OutputError(f"cannot write to {out} ({reason}): choose another --out") from error

@@ -278,3 +278,26 @@ def test_confusion_on_the_screen(hierbench, tmp_path):
         assert sum(map(sum, one["matrix"])) == 60
     asked = json.loads(hierbench(*words, "--json").out)["rows"]
     assert [row["confusions"] for row in asked] == [one["confusions"][:2] for one in models]
+
+
+@pytest.mark.parametrize("what", ["norms", "entailment", "traversal", "geometry", "ambiguity"])
+def test_a_place_that_cannot_be_written_is_told_before_the_work(hierbench, tmp_path, what):
+    (tmp_path / "file").write_text("")
+    done = hierbench("analyze", what, "no-such-model", "-o", "file")
+    assert (done.status, done.err) == (
+        2,
+        "hierbench: error: cannot write to file (it is a file): choose another --out\n",
+    )
+
+
+def test_analyses_and_trainings_of_the_same_second_have_a_folder_each(tmp_path, monkeypatch):
+    from hierbench.cli._shared import output_folder, run_folder
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("time.strftime", lambda form, *moment: "now")
+    assert [run_folder(None, "{}-analyze").name for _ in range(2)] == ["now-analyze", "now-analyze-2"]
+    found = []
+    for _ in range(3):
+        with output_folder(None, "{}-clip") as folder:
+            found.append(folder.name)
+    assert found == ["now-clip", "now-clip-2", "now-clip-3"]

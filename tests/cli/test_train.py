@@ -118,3 +118,13 @@ def test_the_config_that_a_run_wrote_repeats_and_resumes_it(hierbench, tmp_path)
     assert configs[0] == configs[1]
     resumed = hierbench("train", "one/config.yaml", "--resume", "--device", "cpu")
     assert (resumed.status, resumed.out) == (0, "one/model.safetensors\n")
+
+
+@pytest.mark.parametrize("out", ["file", "file/x"])
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_built(hierbench, tmp_path, out):
+    (tmp_path / "file").write_text("")
+    done = hierbench("train", "miniature/clip", "-o", out, "--device", "cpu")
+    assert done.status == 2
+    assert done.err.startswith(f"hierbench: error: cannot write to {out} (")
+    assert done.err.endswith("): choose another --out\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
