@@ -53,7 +53,7 @@ def fill_with_items(folder: Path, models: int, count: int, images: int, rng: np.
     """Records of zero-shot classification with their outcomes; every model meets the same images."""
     specs = {name: {"title": name, **SPEC} for name in ("top1", "mean_per_class")}
     for task in range(count):
-        label, ease = rng.integers(0, 20, images), rng.random(images)
+        label, ease = rng.permutation(np.arange(images) % 20), rng.random(images)
         ids = [f"d{task}/{k:06}.jpg" for k in range(images)]
         for model in range(models):
             hit = ease + 0.2 * rng.normal(size=images) < 0.3 + 0.004 * model

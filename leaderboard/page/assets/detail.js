@@ -44,7 +44,7 @@ HB.taskPage = () => {
   select.addEventListener("change", draw);
   draw();
   document.getElementById("figures").append(HB.listing("Every figure of this task",
-    ["Model", ...own.map(HB.heading)],
+    ["Model", ...own.map(column => (own.filter(other => HB.heading(other) === HB.heading(column)).length > 1 ? HB.fullName : HB.heading)(column))],
     rows.filter(row => own.some(column => column.value[row] !== null)).map(row => [
       HB.el("a", { href: HB.modelLink(data.models[row]) }, data.models[row].name),
       ...own.map(column => HB.cell(column, row)),
