@@ -159,7 +159,10 @@ def _from_plain(document: Mapping[str, Any], table: Table) -> Rankings | None:
 
     def ranking(told: Mapping[str, Any], column: Column | None) -> Ranking:
         places = [Place(**dict(zip(_FIELDS, place, strict=True))) for place in told["places"]]
-        bounded = [replace(place, points=tuple(place.points)) if place.points else place for place in places]
+        bounded = [
+            replace(place, points=(place.points[0], place.points[1])) if place.points else place
+            for place in places
+        ]
         return Ranking(column, tuple(bounded), told["unranked"])
 
     try:
