@@ -146,8 +146,9 @@ class Towers(nn.Module):
         self.text_encoder = nn.ModuleDict({"backbone": text})
         self.image_proj = nn.Linear(widths[0], embed_dim)
         self.text_proj = nn.Linear(widths[1], embed_dim)
-        for scalar in ("visual_alpha", "textual_alpha", "log_curv"):
-            setattr(self, scalar, nn.Parameter(torch.zeros(())))
+        self.visual_alpha, self.textual_alpha, self.log_curv = (
+            nn.Parameter(torch.zeros(())) for _ in range(3)
+        )
 
     @property
     def context(self) -> int:
@@ -261,10 +262,10 @@ def _model(state: Mapping[str, Tensor], settings: Settings, where: str) -> Tower
     ):
         raise CheckpointError(f"checkpoint {where} has other projections, or several curvatures: not offered")
     layers = {name.split(".")[4] for name in state if name.startswith(f"{TEXT}encoder.layers.")}
-    norm = {"norm_layer": nn.LayerNorm} if settings.layer_norm else {}
+    norm: dict[str, Any] = {"norm_layer": nn.LayerNorm} if settings.layer_norm else {}
     try:
         with quietly():
-            vision = timm.create_model(
+            vision: Any = timm.create_model(
                 settings.vision, pretrained=False, num_classes=0, global_pool=settings.pooling(state), **norm
             )
             text = transformers.CLIPTextModel(
