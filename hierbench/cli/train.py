@@ -70,7 +70,7 @@ def train(
     if bundle is not None and not evaluate:
         raise UsageError("--bundle needs --evaluate SUITE: the model's card says what it reached")
     resolved = resolve(config, overrides or ())
-    _check_suites(evaluate, resolved.train.evaluate and resolved.train.evaluate.suite)
+    _check_suites(evaluate, getattr(resolved.train.evaluate, "suite", None))
     from hierbench.reference.training.launch import launch, own_folder
 
     begun = time.monotonic()

@@ -1,6 +1,7 @@
 """Trainings of seconds, and what several processes of them do; run by `processes.together`."""
 
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -11,7 +12,8 @@ import torch.distributed as dist
 from small_training import TINY, batch_of, tiny
 
 from hierbench.cli import main
-from hierbench.reference.training import loop, sharded
+from hierbench.errors import HierbenchError
+from hierbench.reference.training import compiling, loop, sharded
 from hierbench.reference.training import trainer as training
 from hierbench.reference.training.batches import Batches
 from hierbench.reference.training.launch import _of_the_first, launch
@@ -176,3 +178,23 @@ def launched(config, out):
     """`launch`; (RANK, LOCAL_RANK) of this process."""
     launch(config, out, device="cpu")
     return os.environ["RANK"], os.environ["LOCAL_RANK"]
+
+
+def launched_each(configs, folder):
+    """Every config trained to FOLDER/NAME; `compile` without a C++ compiler."""
+    compiling.BACKEND = "eager"
+    for name, config in configs.items():
+        launch(config, folder / name, device="cpu")
+
+
+def launched_on_a_full_disk(config, out, size):
+    """What the error says of a launch whose second process can write no file of more than `size` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        if os.environ["RANK"] == "1":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        launch(config, out, device="cpu")
+    except HierbenchError as error:
+        return str(error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -167,8 +167,8 @@ class Batches(IterableDataset):
         while True:
             samples: list[Drawn] = []
             consumed, skipped = {}, Counter[str]()
-            for piece, reader, stream, tally in readers:
-                taken = list(islice(stream, size))
+            for piece, reader, given, tally in readers:
+                taken = list(islice(given, size))
                 samples += [sample for _, sample in taken[piece.rows]]
                 consumed[reader] = taken[-1][0]
                 if piece.rows.start == 0:  # of those that share it one counts

@@ -26,6 +26,9 @@ from hierbench.reference.training.state import AVERAGE, SHARDED, WEIGHTS
 PARTS = {WEIGHTS: "model/", AVERAGE: "ema/"}
 """Files of whole weights -> how the names of their tensors begin."""
 
+FULL = "unexpected pos"
+"""What torch's writer of tensors says where a write fell short; the error of the disk is lost on its way."""
+
 
 def save(
     run: Path,
@@ -118,4 +121,6 @@ def _reason(error: BaseException) -> str:
     first = next((found for found, _ in failures.values()), error)
     if isinstance(first, OSError) and first.strerror:
         return first.strerror
+    if FULL in str(first):
+        return "the disk took less than was written to it (it is full, or a quota is reached)"
     return one_line(first, 200) if str(first) else type(first).__name__
