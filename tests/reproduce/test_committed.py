@@ -1,5 +1,7 @@
 """The reproductions in leaderboard/: each table and verdict is what its JSON says, and the study is the present one."""
 
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -7,11 +9,8 @@ import pytest
 from hierbench.reproduce import report
 from hierbench.reproduce.study import read_study
 
-FOLDERS = sorted(
-    folder
-    for folder in (Path(__file__).resolve().parents[2] / "leaderboard" / "reproductions").iterdir()
-    if folder.is_dir()
-)
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = sorted(folder for folder in (ROOT / "leaderboard" / "reproductions").iterdir() if folder.is_dir())
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
@@ -46,3 +45,32 @@ def test_verdicts_follow_from_the_figures(folder):
         assert claim["advantage"] == pytest.approx(sum(by_seed) / len(by_seed), abs=1e-3)
         told = "holds" if claim["low"] > 0 else "does not hold" if claim["high"] < 0 else "cannot be told"
         assert claim["verdict"] == (told if len(by_seed) > 1 else "cannot be told")
+
+
+def told(text):
+    """What a passage says: (trainings, claims, those that hold, that do not, that cannot be told)."""
+    (trainings,) = re.findall(r"\((\d+) trainings", text)
+    (claims,) = re.findall(r"(?i)of (\d+) claims", text)
+    holding, not_holding = (re.findall(pattern, text) for pattern in (r"(\d+) hold\b", r"(\d+) do not"))
+    open_ = re.findall(r"(\d+) cannot be told", text) or [claims] * ("none of" in text)
+    return tuple(
+        int(found) for found in (trainings, claims, *(holding or [0]), *(not_holding or [0]), *open_)
+    )
+
+
+def test_the_pages_count_as_the_json_does():
+    page = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    said = {
+        name: told(line)
+        for name, line in re.findall(r"reproductions/([\w-]+)/table\.md\)\s(\(\d+ trainings[^)]+)\)", page)
+    }
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    passage = readme.partition("## A paper's claims in small")[2].partition("\n## ")[0]
+    assert told(passage) == said["argent-table3"]
+    counted = {}
+    for folder in FOLDERS:
+        result = report.read(folder / report.RESULT)
+        verdicts = Counter(claim["verdict"] for claim in result["claims"])
+        kinds = (verdicts[kind] for kind in ("holds", "does not hold", "cannot be told"))
+        counted[folder.name] = (result["trainings"]["done"], len(result["claims"]), *kinds)
+    assert said == counted
