@@ -64,7 +64,8 @@ def cases(inputs: int, kinds: Iterable[str], first: int = 0) -> list[Case]:
 
 def inputs(args: argparse.Namespace, scratch: Path) -> Iterable[Told]:
     """The outcome of each malformed input."""
-    wanted = cases(args.inputs, args.kind or KINDS, args.first) if args.inputs else []
+    kinds = [name for name in args.kind or KINDS if KINDS[name].typed or not args.typed]
+    wanted = cases(args.inputs, kinds, args.first) if args.inputs else []
     names = list(dict.fromkeys(case.kind for case in wanted))
     prepare(scratch / "base", names, args.typed)
     begun = time.monotonic()

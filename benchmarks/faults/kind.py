@@ -18,13 +18,13 @@ ROOT = Path(__file__).resolve().parents[2]
 class Kind:
     """`make(folder)` writes a sound input, once; `change(folder, rng)` spoils a copy; `use(folder)` reads that.
 
-    `typed(folder)`: the commands that a person would type for it, each its words after `hierbench`.
+    `typed(folder)`: the commands that a person would type for it, each its words after `hierbench`; None without any.
     """
 
     make: Callable[[Path], None]
     change: Callable[[Path, Random], None]
     use: Callable[[Path], None]
-    typed: Callable[[Path], list[list[str]]]
+    typed: Callable[[Path], list[list[str]]] | None
     share: float = 1.0  # of the cases, beside the other kinds
     parts: bool = False  # each folder in the sound input is one of its own: a case takes one of them
 

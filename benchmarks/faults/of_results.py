@@ -174,7 +174,7 @@ def _typed_embedded(folder: Path) -> list[list[str]]:
 KINDS: dict[str, Kind] = {
     "result folder": Kind(_results, spoil.folder, _show, _typed_show, 2.0),
     "submission": Kind(_bundle, spoil.folder, _use_bundle, _typed_bundle, 0.6),
-    "table layout": Kind(_layout, spoil.one_yaml, _use_layouts, lambda folder: []),
+    "table layout": Kind(_layout, spoil.one_yaml, _use_layouts, None),
     "study": Kind(_study, spoil.one_yaml, _use_study, _typed_study),
     "clean folder": Kind(_cleaning, _spoil_clean, _read_clean, _typed_clean, 1.0),
     "embedding store": Kind(_embedded, _spoil_store, _embedded, _typed_embedded, 0.6),

@@ -66,8 +66,15 @@ class Options:
     def __post_init__(self):
         for name, least in (("batch_size", 1), ("limit", 1), ("workers", 0)):
             value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+                raise UsageError(f"{name} is {value!r}: it must be an int")
             if value is not None and value < least:
                 raise UsageError(f"{name} is {value}: it must be at least {least}")
+        for name in ("cache", "offline", "force", "compile"):
+            if not isinstance(getattr(self, name), bool):
+                raise UsageError(f"{name} is {getattr(self, name)!r}: it must be True or False")
+        if not (self.progress is None or isinstance(self.progress, bool) or hasattr(self.progress, "bar")):
+            raise UsageError(f"progress is {self.progress!r}: it must be True, False, None or have a `bar`")
         for name, known in (("dtype", DTYPES), ("protocol", PROTOCOLS), ("prompts", REGIMES)):
             if getattr(self, name) not in known:
                 raise UsageError(f"no {name} {getattr(self, name)!r}: choose {', '.join(known)}")
