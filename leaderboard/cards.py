@@ -91,7 +91,7 @@ def _args(record: Record, name: str) -> dict[str, Any]:
         "n": record.n,
         "limit": record.limit,
         "task_version": record.task_version,
-        "degenerate": record.degenerate.get(name),
+        "degenerate": str(reason) if (reason := record.degenerate.get(name)) else None,  # plain, for YAML
         "measured_by": f"hierbench {_versions(record).get('hierbench', '')}".strip(),
     }
     return {key: value for key, value in told.items() if value is not None}

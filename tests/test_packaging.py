@@ -1,5 +1,6 @@
 """The wheel: one top-level package, and every file of the checkout that the program reads."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -67,4 +68,8 @@ def test_licences_and_the_command_are_inside(wheel):
 
 
 def test_tests_are_not_inside(wheel):
-    assert [name for name in wheel if "test" in Path(name).name.lower() and name.endswith(".py")] == []
+    assert [
+        name
+        for name in wheel
+        if re.search(r"(^|/)(tests?/|(test_|conftest)[^/]*\.py$|[^/]*_test\.py$)", name)
+    ] == []

@@ -123,7 +123,7 @@ def page(
     ] = False,
     models: Annotated[
         list[str] | None,
-        typer.Option("--model", metavar="NAME", help="Read those of this model; repeatable."),
+        typer.Option("--items-of", metavar="NAME", help="Read those of this model; repeatable."),
     ] = None,
     pictures: Annotated[
         bool,

@@ -329,7 +329,7 @@ OPTIONS = [
     "leaderboard show runs/all --layout miniature --format json --json",
     "leaderboard show runs/all --layout argent --published",
     "leaderboard build runs/all runs/second -o site --layout argent --published --json",
-    "leaderboard page runs/all -o public --layout argent --full --model random --json",
+    "leaderboard page runs/all -o public --layout argent --full --items-of random --json",
     "leaderboard page runs/second -o public --pictures --data-dir data --data imagenet=data/imagenet",
     "leaderboard compare ours random --in runs/all --layout miniature --every-metric --column zero-shot/* --json",
     "leaderboard show runs/all --layout miniature --each-seed --column zero-shot/*",
