@@ -27,6 +27,7 @@ def fake_yes(text, image):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else each answer waits 40 ms for the one before to be confirmed
 
     def log_message(self, *_):
         pass
