@@ -28,6 +28,7 @@ from safetensors.torch import load_file
 from benchmarks.bench_pipeline import photographs
 from hierbench.contracts import EmbeddingRequests, Fit
 from hierbench.data.datasets import Classification, ImageFiles
+from hierbench.engine.encoding import full_float32
 from hierbench.engine.session import Session
 from hierbench.model_adapters._lineage import adapt
 from hierbench.reference.configuration import build, resolve
@@ -137,7 +138,7 @@ def golden(setting: Setting, kinds: tuple[str, ...], precision: str) -> list[Fin
         recorded = golden_models.figures(file)["models"][name]
         model = golden_models.tiny_model(kind).to(setting.where)
         batch = _moved(golden_models.recorded_batch(kind), setting.where)
-        with _exact_float32(), _autocast(setting, precision):
+        with full_float32(), _autocast(setting, precision):
             loss, _ = model.loss(batch)
         loss.backward()
         weights = dict(model.encoder.named_parameters())
@@ -397,17 +398,6 @@ def _autocast(setting: Setting, precision: str) -> Any:
 def _synchronise(setting: Setting) -> None:
     if setting.cuda:
         torch.cuda.synchronize(setting.where)
-
-
-@contextmanager
-def _exact_float32() -> Iterator[None]:
-    """Convolutions on CUDA would use TF32 by default."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.allow_tf32 = before
 
 
 @contextmanager

@@ -73,9 +73,8 @@ class Board:
 
     def __init__(self, table: Table, entering: Sequence[Entrant], places: Places):
         self.table, self.entrants, self.places = table, entering, places
-        self._folders = {id(record): folder for found in places.values() for record, folder in found}
+        self._by_id = {id(record): (record, folder) for found in places.values() for record, folder in found}
         self._drawn = lru_cache(2 * len(table.rows))(self._read)  # a task's columns follow one another
-        self._keys: dict[int, Record] = {}
 
     def contests(self) -> Iterator[Contest]:
         """One for each metric that has a direction and is measured by a task, in the order of the columns."""
@@ -90,11 +89,11 @@ class Board:
         return tables.source(records, self.table.columns[place], row.cells[place])
 
     def _figures(self, record: Record) -> Drawn | str:
-        self._keys[id(record)] = record
         return self._drawn(id(record))
 
     def _read(self, key: int) -> Drawn | str:
-        return draws.of(self._folders[key], self._keys[key])
+        record, folder = self._by_id[key]
+        return draws.of(folder, record)
 
     def _contest(self, place: int, others: Sequence[int]) -> Contest:
         column = self.table.columns[place]

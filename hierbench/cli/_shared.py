@@ -242,14 +242,8 @@ def run_folder(out: Path | None, name: str = "{}") -> Path:
 
 @contextmanager
 def output_folder(out: Path | None, name: str = "{}") -> Iterator[Path]:
-    """`run_folder` for the length of a block; folders that are new and empty go again when it ends early.
-
-    Raises OutputError before the block where nothing can be written there.
-    """
-    from hierbench.files import check_writable
-
+    """`run_folder` for the length of a block; folders that are new and empty go again when it ends early."""
     base = Path("runs") if out is None else out.expanduser()
-    check_writable(base)
     fresh = [folder for folder in (base, *base.parents) if not folder.exists()]
     folder = run_folder(out, name)
     try:

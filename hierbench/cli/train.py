@@ -5,12 +5,15 @@ from __future__ import annotations
 import shlex
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hierbench.cli._shared import output_folder, say
 from hierbench.cli.options import Device, out_option
+
+if TYPE_CHECKING:
+    from hierbench.reference.schema import EvaluateConfig
 
 Config = Annotated[
     str,
@@ -70,7 +73,7 @@ def train(
     if bundle is not None and not evaluate:
         raise UsageError("--bundle needs --evaluate SUITE: the model's card says what it reached")
     resolved = resolve(config, overrides or ())
-    _check_suites(evaluate, getattr(resolved.train.evaluate, "suite", None))
+    _check_suites(evaluate, resolved.train.evaluate)
     from hierbench.reference.training.launch import launch, own_folder
 
     begun = time.monotonic()
@@ -122,11 +125,11 @@ OF_RUNS = {"status": _tell_status, "consolidate": _consolidate}
 """What CONFIG may name besides: something to do with the folder of a run."""
 
 
-def _check_suites(*names: str | None) -> None:
+def _check_suites(evaluate: str | None, midway: EvaluateConfig | None) -> None:
     """Before hours of training, not after. Raises UnknownNameError."""
     from hierbench import registry
 
-    for name in filter(None, names):
+    for name in filter(None, (evaluate, midway and midway.suite)):
         registry.suite(name)
 
 

@@ -180,7 +180,7 @@ def _start(
     """Set the model to work on a batch; returns a function that waits for the features and checks them."""
     if isinstance(batch, Exception):  # a worker's
         raise batch
-    with torch.inference_mode(), _full_float32():
+    with torch.inference_mode(), full_float32():
         try:
             features = encode(batch)
         except torch.OutOfMemoryError as error:
@@ -357,7 +357,7 @@ def _workers(card: ModelCard, job: Job, device: str, asked: int | None) -> int:
 
 
 @contextlib.contextmanager
-def _full_float32() -> Iterator[None]:
+def full_float32() -> Iterator[None]:
     """float32 is float32: convolutions on CUDA would use TF32 by default."""
     before = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = False

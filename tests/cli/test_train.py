@@ -3,24 +3,14 @@
 import json
 
 import pytest
+import small_training
 import torch
 import yaml
 
 import hierbench as package
 from hierbench.reference.configuration import resolve
 
-TINY = [
-    "model.vision_sizes.embed_dim=64",
-    "model.vision_sizes.depth=1",
-    "model.vision_sizes.patch_size=16",
-    "model.text=L1_W64",
-    "model.embed_dim=32",
-    "train.batch_size=4",
-    "train.warmup_steps=1",
-    "train.steps=2",
-    "train.log_every=1",
-    "data.workers=0",
-]
+TINY = [*small_training.TINY, "train.batch_size=4", "train.warmup_steps=1", "train.steps=2"]
 
 
 def test_the_packaged_configs_are_listed(hierbench):

@@ -3,28 +3,24 @@
 import json
 
 import pytest
+import small_training
 import torch
 from safetensors.torch import load_file
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import hierbench
 from hierbench.errors import OutputError, UsageError
-from hierbench.reference.configuration import resolve
 from hierbench.reference.training import midway
 from hierbench.reference.training.average import Average
 from hierbench.reference.training.batches import Batches
 from hierbench.reference.training.loop import train
 from hierbench.reference.training.trainer import Trainer
 
-TINY = [
-    *("model.vision_sizes.embed_dim=64", "model.vision_sizes.depth=1", "model.vision_sizes.patch_size=16"),
-    *("model.text=L1_W64", "model.embed_dim=32", "train.batch_size=8", "train.warmup_steps=1"),
-    *("train.log_every=2", "train.steps=4", "train.save_every=2", "data.workers=0", "train.ema=0.9"),
-]
+SHORT = ("train.warmup_steps=1", "train.log_every=2", "train.steps=4", "train.save_every=2", "train.ema=0.9")
 
 
 def tiny(family, *overrides):
-    return resolve(f"miniature/{family}", [*TINY, *overrides])
+    return small_training.tiny(family, *SHORT, *overrides)
 
 
 def test_the_average_by_hand():

@@ -12,29 +12,16 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from small_training import tiny
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from hierbench.errors import OutputError, UsageError
-from hierbench.reference.configuration import resolve
 from hierbench.reference.training import folder
 from hierbench.reference.training.logs import Logs
 from hierbench.reference.training.loop import train
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = ["train.steps=4", "train.save_every=2"]
-TINY = [
-    "model.vision_sizes={embed_dim: 64, depth: 1, patch_size: 16}",
-    "model.text=L1_W64",
-    "model.embed_dim=32",
-    "train.batch_size=8",
-    "train.warmup_steps=2",
-    "train.log_every=1",
-    "data.workers=0",
-]
-
-
-def tiny(family, *overrides):
-    return resolve(f"miniature/{family}", [*TINY, *overrides])
 
 
 HOLDING = """

@@ -5,6 +5,7 @@ import sys
 import types
 
 import pytest
+import small_training
 import torch
 from safetensors.torch import load_file
 
@@ -17,15 +18,11 @@ from hierbench.reference.training.loop import train
 from hierbench.reference.training.meter import Meter
 from hierbench.reference.training.watch import DivergedError, Watch
 
-TINY = [
-    *("model.vision_sizes.embed_dim=64", "model.vision_sizes.depth=1", "model.vision_sizes.patch_size=16"),
-    *("model.text=L1_W64", "model.embed_dim=32", "train.batch_size=8", "train.warmup_steps=2"),
-    *("train.log_every=10", "train.steps=20", "train.save_every=10", "data.workers=0"),
-]
+SHORT = ("train.log_every=10", "train.steps=20", "train.save_every=10")
 
 
 def tiny(family, *overrides):
-    return resolve(f"miniature/{family}", [*TINY, *overrides])
+    return small_training.tiny(family, *SHORT, *overrides)
 
 
 def trained(config, out):

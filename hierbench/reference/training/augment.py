@@ -22,12 +22,12 @@ class Augment:
     """PIL image and integer seed -> (3, size, size) uint8. Same seed, same pixels, whatever ran before."""
 
     def __init__(self, config: DataConfig, size: int):
-        self._size, self._scale = size, config.crop_scale
+        self._size, self._smallest = size, config.crop_scale[0]
         how = {"interpolation": v2.InterpolationMode.BICUBIC, "antialias": True}
-        whole = config.crop_scale == (1.0, 1.0)
+        self._whole = config.crop_scale == (1.0, 1.0)
         steps: list[torch.nn.Module] = [
             v2.Resize((size, size), **how)
-            if whole
+            if self._whole
             else v2.RandomResizedCrop(size, scale=config.crop_scale, ratio=ASPECTS, **how)
         ]
         if config.flip_probability:
@@ -49,10 +49,7 @@ class Augment:
         image's own where it has no more. See `hierbench.data.images.decode`.
         """
         side = float(min(width, height))
-        if self._scale != (
-            1.0,
-            1.0,
-        ):  # the shorter side of the smallest crop; where none fits it is the whole side
-            side = min(side, math.sqrt(self._scale[0] * width * height * ASPECTS[0]))
+        if not self._whole:  # the shorter side of the smallest crop; where none fits it is the whole side
+            side = min(side, math.sqrt(self._smallest * width * height * ASPECTS[0]))
         share = min(1.0, GAP * self._size / side)
         return math.ceil(share * width), math.ceil(share * height)

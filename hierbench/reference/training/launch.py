@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from hierbench.errors import DataError, HierbenchError
+from hierbench.files import check_writable
 from hierbench.reference.schema import ReferenceConfig
 from hierbench.reference.training.elastic import meet, own_folder, own_run
 from hierbench.reference.training.loop import train
@@ -35,8 +36,11 @@ def launch(config: ReferenceConfig, out: Path, *, device: str = "auto", resume: 
     """Train; the path of the final weights on the leading process, None on the others.
 
     A launch that torchrun has restarted goes on with the run in `out` that it began, without `resume`.
-    Raises what `train` raises. When a process ends early, the others stop with a message instead of waiting for it.
+    Raises what `train` raises, and OutputError before anything is built where a new run cannot be written. When a
+    process ends early, the others stop with a message instead of waiting for it.
     """
+    if not resume:
+        check_writable(out)
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         return train(config, out, device=device, resume=resume or _restarted(out))
