@@ -129,7 +129,7 @@ def _check_suites(evaluate: str | None, midway: EvaluateConfig | None) -> None:
     """Before hours of training, not after. Raises UnknownNameError."""
     from hierbench import registry
 
-    for name in filter(None, (evaluate, midway and midway.suite)):
+    for name in filter(None, (evaluate, midway.suite if midway else None)):
         registry.suite(name)
 
 
