@@ -1,4 +1,4 @@
-"""The same `hierbench run` three times: cold, from stored embeddings (--force), and with nothing to do.
+"""The same `hierbench run` four times: cold, from stored embeddings (--force), into another folder, with nothing to do.
 
     python benchmarks/bench_rerun.py [--suite miniature] [--models miniature-argent …] [--limit N]
 
@@ -32,11 +32,13 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         cache, out = Path(folder) / "cache", Path(folder) / "out"
-        words = ["run", *options.models, "--suite", options.suite, "--device", "cpu", "--out", str(out)]
+        words = ["run", *options.models, "--suite", options.suite, "--device", "cpu"]
         words += ["--limit", str(options.limit)] if options.limit else []
+        words, elsewhere = [*words, "--out", str(out)], [*words, "--out", str(Path(folder) / "other")]
         times = {
             "cold": seconds(words, cache),
             "from stored embeddings": seconds([*words, "--force"], cache),
+            "into another folder": seconds(elsewhere, cache),
             "nothing to do": seconds(words, cache),
         }
     for name, taken in times.items():

@@ -136,7 +136,7 @@ PromptsName = Annotated[
     Prompts,
     option(HOW, "default: each dataset's own; photo: 'a photo of a …'.", "--prompts", metavar="NAME"),
 ]
-NoCache = Annotated[bool, option(HOW, "Neither read nor keep embeddings.", "--no-cache")]
+NoCache = Annotated[bool, option(HOW, "Neither read nor keep embeddings and measurements.", "--no-cache")]
 Offline = Annotated[bool, option(HOW, "Download nothing.", "--offline")]
 DryRun = Annotated[bool, option(HOW, "Tell the work and its time, and stop.", "--dry-run")]
 Layout = Annotated[

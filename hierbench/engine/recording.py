@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import shlex
 import sys
+from pathlib import Path
 from typing import Any
 
 from hierbench import results
-from hierbench.engine import provenance
+from hierbench.engine import provenance, remembering
 from hierbench.engine.setup import Setup
 from hierbench.files import sweep
 from hierbench.results import Items, Record, Results
@@ -23,23 +24,34 @@ class Recorder:
         self.setup, self.found, self.begun = setup, Results(), False
         self.lacking = False  # whether it was said that data is missing
 
-    def add(self, record: Record, items: Items | None) -> None:
-        """`items` is None for a record that lies in the folder already. Raises OutputError."""
+    def add(self, record: Record, items: Items | Path | None) -> None:
+        """`items` is None for a record that lies in the folder already, a path for one of a run into another folder.
+
+        Raises OutputError.
+        """
         out = self.setup.out
         if out is not None and not self.begun:
             sweep(out)
             results.write_run(out, _asked(self.setup))
             self.begun = True
-        if out is not None and items is not None:
+        if out is not None and isinstance(items, Path):
+            results.take_over(out, record, items)
+        elif out is not None and items is not None:
             record = results.write_record(out, record, items)
-        if items:
+            self._remember(record)
+        if items and not isinstance(items, Path):
             self.found.items[record.model, record.task] = items
         self.found.append(record)
         if not record.lacks_data:
-            log.info(_said(record, kept=items is None))
+            log.info(_said(record, items))
         elif not self.lacking:  # which, and how to get it, is listed once, at the end
             self.lacking = True
             log.info("tasks whose data is not here are skipped")
+
+    def _remember(self, record: Record) -> None:
+        model = next(model for model in self.setup.models if model.name == record.model)
+        task = next(task for task in self.setup.tasks if task.spec.name == record.task)
+        remembering.remember(self.setup, model, record, task)
 
 
 def _asked(setup: Setup) -> dict[str, Any]:
@@ -56,12 +68,14 @@ def _asked(setup: Setup) -> dict[str, Any]:
     }
 
 
-def _said(record: Record, kept: bool) -> str:
+def _said(record: Record, items: Items | Path | None) -> str:
     """One line for the log."""
     what = f"{record.model}: {record.task}"
     if record.metrics is None:
         return f"{what} {record.status}: {record.error or record.skipped}"
     first = "".join(f" {name} {figure.value:.4g}," for name, figure in list(record.metrics.items())[:1])
-    if kept:
+    if items is None:
         return f"{what}:{first} kept, as model, data and options are the same (force repeats it)"
+    if isinstance(items, Path):
+        return f"{what}:{first} as measured {record.provenance['recorded']}, nothing has changed (force repeats it)"
     return f"{what}:{first} n = {record.n:,}, {sum(record.provenance['seconds'].values()):.1f} s"

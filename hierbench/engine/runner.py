@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierbench import results
 from hierbench.contracts import ModelCard, Task
-from hierbench.engine import processes
+from hierbench.engine import processes, remembering
 from hierbench.engine.claims import Claims, leave_nothing
 from hierbench.engine.keeping import kept
 from hierbench.engine.recording import Recorder
@@ -105,7 +105,7 @@ def _run_all(setup: Setup, team: Team | None) -> Results:
 
 def _measured(
     setup: Setup, team: Team | None, claims: Claims
-) -> Generator[tuple[Record, Items | None], None, None]:
+) -> Generator[tuple[Record, Items | Path | None], None, None]:
     """Record and items of every model and task; what other processes are at comes last, from their records."""
     pending = {position: list(setup.tasks) for position in range(len(setup.models))}
     told: set[str] = set()
@@ -136,19 +136,20 @@ def _claimed(setup: Setup, claims: Claims, model: RunModel, waiting: list[Task])
 
 def _run_model(
     setup: Setup, position: int, model: RunModel, team: Team | None, tasks: Iterable[Task]
-) -> Iterator[tuple[Record, Items | None]]:
-    """Record and items of each task; items None = kept from an earlier run.
+) -> Iterator[tuple[Record, Items | Path | None]]:
+    """Record and items of each task; None = both lie in the folder, a path = remembered from a run elsewhere.
 
     The model is loaded when the first task needs it, and its memory is free when the iterator ends.
     """
     card: ModelCard | None = None
     session: Session | None = None
     failure: Exception | None = None
-    sha256 = model.sha256() if any(key[0] == model.name for key in setup.previous) else None
+    sha256 = model.sha256() if setup.out is not None else None
     for task in tasks:
         at_hand = session is None and model.adapter is not None  # then loading tells all, and costs nothing
         found = None if at_hand else kept(setup, model, sha256, task, card)
-        if found is None and session is None and failure is None:
+        elsewhere = None if found is not None else remembering.find(setup, model, sha256, task, card)
+        if found is None and elsewhere is None and session is None and failure is None:
             from hierbench.engine import measuring
 
             try:
@@ -163,8 +164,11 @@ def _run_model(
                 card = session.card
                 model.family, sha256 = card.family, card.sha256
                 found = kept(setup, model, sha256, task, card)  # now that family and hash are certain
+                elsewhere = None if found is not None else remembering.find(setup, model, sha256, task, card)
         if found is not None:
             yield found, None
+        elif elsewhere is not None:
+            yield elsewhere
         elif failure is not None:
             yield measuring.failed(setup, model, task, failure), {}
         else:

@@ -8,6 +8,7 @@ from hierbench.results.folder import (
     read_results,
     read_run,
     record_path,
+    take_over,
     write_record,
     write_run,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "read_results",
     "read_run",
     "record_path",
+    "take_over",
     "write_record",
     "write_run",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -50,6 +51,30 @@ def write_record(folder: str | Path, record: Record, items: Items | None = None)
             f"cannot write {path}: {error.strerror or error}: free space or choose another --out"
         ) from error
     return record
+
+
+def take_over(folder: str | Path, record: Record, items: Path) -> None:
+    """Write a record whose items lie in another folder, `items_path` there, which are copied.
+
+    Raises OutputError where the folder cannot be written, and where the items are not the record's.
+    """
+    path, to = (at(folder, record.model, record.task) for at in (record_path, items_path))
+    try:
+        copies = {table: to / source.name for table, source in _tables(items).items()}
+        for source in _tables(items).values():
+            with replacing(to / source.name) as temporary:
+                shutil.copyfile(source, temporary)
+        _only(to, copies)
+        if (_items_sha256(copies) if copies else None) != record.items_sha256:
+            raise OutputError(
+                f"{items} holds the items of another measurement than the record: run with --force"
+            )
+        with replacing(path) as temporary:
+            temporary.write_text(record.to_json(), encoding="utf-8")
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {path}: {error.strerror or error}: free space or choose another --out"
+        ) from error
 
 
 def read_results(folder: str | Path) -> Results:
@@ -181,9 +206,14 @@ def _write_items(folder: Path, items: Items) -> str | None:
         content = pa.table({name: pa.array(_listed(values)) for name, values in columns.items()})
         with replacing(path) as temporary:
             pq.write_table(content, temporary)
-    for old in set(folder.glob("*.parquet")) - set(written.values()):
-        old.unlink()
+    _only(folder, written)
     return _items_sha256(written) if written else None
+
+
+def _only(folder: Path, tables: Mapping[str, Path]) -> None:
+    """Remove the tables of an earlier version of the task."""
+    for old in set(folder.glob("*.parquet")) - set(tables.values()):
+        old.unlink()
 
 
 def _tables(folder: Path) -> dict[str, Path]:

@@ -141,7 +141,7 @@ def test_doctor_reports_as_json(hierbench):
 def test_cache(hierbench, tmp_path):
     assert "(no embeddings)" in hierbench("cache", "stats").out
     assert json.loads(hierbench("cache", "stats", "--json").out)["sections"] == []
-    assert hierbench("cache", "prune").out == "deleted 0 sections, 0 B freed\n"
+    assert hierbench("cache", "prune").out == "deleted 0 sections and 0 measurements, 0 B freed\n"
     done = hierbench("cache", "export", tmp_path / "e.parquet")
     assert done.status == 2
     assert "no stored embeddings" in done.err
@@ -161,7 +161,7 @@ def test_cache_with_embeddings(hierbench, tmp_path):
         hierbench("cache", "export", tmp_path / "e.parquet").out
         == f"1 rows written to {tmp_path / 'e.parquet'}\n"
     )
-    assert hierbench("cache", "prune", "--all").out.startswith("deleted 1 sections, ")
+    assert hierbench("cache", "prune", "--all").out.startswith("deleted 1 sections and 0 measurements, ")
     assert json.loads(hierbench("cache", "stats", "--json").out)["bytes"] == 0
 
 
