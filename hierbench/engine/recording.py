@@ -34,7 +34,8 @@ class Recorder:
             sweep(out)
             results.write_run(out, _asked(self.setup))
             self.begun = True
-        if out is not None and isinstance(items, Path):
+        if isinstance(items, Path):
+            assert out is not None, "only a run with a folder takes records over"
             results.take_over(out, record, items)
         elif out is not None and items is not None:
             record = results.write_record(out, record, items)
