@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import sys
 import zlib
@@ -28,15 +29,17 @@ def package_files(package: str, suffix: str) -> list[Path]:
 def summary(path: Path) -> str:
     """First line of a file's docstring, read without running the file."""
     try:
-        docstring = (
-            ast.get_docstring(
-                ast.parse(regular_file(path, "adapter file").read_text(encoding="utf-8"), path.name)
-            )
-            or ""
-        )
+        status = path.stat()
+        return _first_line(path, status.st_mtime_ns, status.st_size)
     except (OSError, SyntaxError, ValueError) as error:
         raise UsageError(f"adapter file {path} cannot be read as Python: {error}") from error
-    return docstring.partition("\n")[0]
+
+
+@functools.cache
+def _first_line(path: Path, changed: int, size: int) -> str:
+    """Kept as long as the file stays as it is: each load of a model asks for the line of every family."""
+    text = regular_file(path, "adapter file").read_text(encoding="utf-8")
+    return (ast.get_docstring(ast.parse(text, path.name)) or "").partition("\n")[0]
 
 
 def import_entry(point: EntryPoint, kind: str) -> Any:

@@ -1,6 +1,7 @@
 """Fixtures shared by all tests: golden figures, tiny checkpoints in the released layout, the shared folder."""
 
 import importlib.util
+import itertools
 import os
 import signal
 import sys
@@ -32,10 +33,19 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
+@pytest.fixture(scope="session")
+def caches(tmp_path_factory):
+    """The folder of all tests' caches and their numbers: mktemp would read the whole temporary folder a test."""
+    return tmp_path_factory.mktemp("caches"), itertools.count()
+
+
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory, monkeypatch):
+def own_cache(caches, monkeypatch):
     """No test reads or writes the user's cache."""
-    monkeypatch.setenv("HIERBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+    folder, numbers = caches
+    cache = folder / str(next(numbers))
+    cache.mkdir()
+    monkeypatch.setenv("HIERBENCH_CACHE", str(cache))
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """What may know what (the arrows between the folders), held over the source tree without importing it."""
 
 import ast
+import functools
 import json
 import subprocess
 import sys
@@ -27,16 +28,24 @@ def module_name(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-SOURCES = {
-    module_name(path): ast.parse(path.read_text(encoding="utf-8"))
-    for folder in ("hierbench", *MAPPED)
-    for path in sorted((ROOT / folder).rglob("*.py"))
-}
-PACKAGES = {
-    module_name(path.parent / "__init__.py")
-    for path in ROOT.rglob("__init__.py")
-    if "tests" not in path.parts
-}
+@functools.cache
+def sources():
+    """Every module's tree, read once and only where these tests run: each worker of pytest imports this file."""
+    return {
+        module_name(path): ast.parse(path.read_text(encoding="utf-8"))
+        for folder in ("hierbench", *MAPPED)
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    }
+
+
+@functools.cache
+def packages():
+    """The modules that are packages, that is, an `__init__.py`."""
+    return {
+        module_name(path)
+        for folder in ("hierbench", *MAPPED)
+        for path in (ROOT / folder).rglob("__init__.py")
+    }
 
 
 def imports(name, tree):
@@ -52,7 +61,7 @@ def imports(name, tree):
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
-                package = name if name in PACKAGES else name.rpartition(".")[0]
+                package = name if name in packages() else name.rpartition(".")[0]
                 base = ".".join(
                     [*package.split(".")[: len(package.split(".")) - node.level + 1], base]
                 ).rstrip(".")
@@ -61,7 +70,10 @@ def imports(name, tree):
     return found
 
 
-IMPORTS = {name: imports(name, tree) for name, tree in SOURCES.items()}
+@functools.cache
+def all_imports():
+    """What each module imports."""
+    return {name: imports(name, tree) for name, tree in sources().items()}
 
 
 def inside(name, *packages):
@@ -72,7 +84,7 @@ def offences(of, forbidden=(), allowed=None):
     """ "module imports what" for the modules in `of`; `allowed` is all they may import of hierbench."""
     return [
         f"{module} imports {target}"
-        for module, targets in IMPORTS.items()
+        for module, targets in all_imports().items()
         if inside(module, *of)
         for target in sorted(targets)
         if inside(target, *forbidden)
@@ -81,14 +93,16 @@ def offences(of, forbidden=(), allowed=None):
 
 
 def test_the_walk_sees_imports():
-    assert "hierbench.errors.UsageError" in IMPORTS["hierbench.registry"]
-    assert "hierbench.data.readers.open_dataset" in IMPORTS["hierbench.acquire.verify"]  # within a function
-    assert "torch.Tensor" not in IMPORTS["hierbench.contracts"]  # for type checking only
+    assert "hierbench.errors.UsageError" in all_imports()["hierbench.registry"]
+    assert (
+        "hierbench.data.readers.open_dataset" in all_imports()["hierbench.acquire.verify"]
+    )  # within a function
+    assert "torch.Tensor" not in all_imports()["hierbench.contracts"]  # for type checking only
 
 
 def test_the_engine_reaches_tasks_adapters_and_tables_only_through_the_registry():
     engine = [
-        name for name in SOURCES if not inside(name, *(f"hierbench.{m}" for m in MAPPED), "hierbench.cli")
+        name for name in sources() if not inside(name, *(f"hierbench.{m}" for m in MAPPED), "hierbench.cli")
     ]
     mapped = [f"hierbench.{folder}" for folder in MAPPED]
     engine = [name for name in engine if name not in ("hierbench", "hierbench.__main__")]
@@ -98,7 +112,7 @@ def test_the_engine_reaches_tasks_adapters_and_tables_only_through_the_registry(
 def test_only_the_command_line_imports_the_command_line():
     others = [
         name
-        for name in SOURCES
+        for name in sources()
         if not inside(name, "hierbench.cli", "hierbench.__main__") and name != "hierbench"
     ]
     assert offences(others, forbidden=["hierbench.cli"]) == []
@@ -117,7 +131,12 @@ def test_geometry_and_metrics_are_pure_maths(package):
     assert offences(of, allowed=[f"hierbench.{name}" for name in allowed]) == []
     pure = {*sys.stdlib_module_names, "torch", "numpy", "scipy", "sklearn", "hierbench"}
     pure -= {"io", "os", "pathlib", "logging", "urllib", "socket", "subprocess", "tempfile", "shutil"}
-    used = {target.split(".")[0] for module in SOURCES if inside(module, *of) for target in IMPORTS[module]}
+    used = {
+        target.split(".")[0]
+        for module in sources()
+        if inside(module, *of)
+        for target in all_imports()[module]
+    }
     assert used <= pure
 
 
@@ -156,7 +175,7 @@ def test_each_floor_knows_only_those_below(floor, above):
 def test_everything_public_has_a_docstring():
     missing = [
         f"{module}.{node.name}"
-        for module, tree in SOURCES.items()
+        for module, tree in sources().items()
         if not inside(module, "hierbench.cli", *DRAWINGS)
         for node in tree.body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
@@ -168,7 +187,7 @@ def test_everything_public_has_a_docstring():
 def test_functions_have_sixty_lines_at_most():
     long = [
         f"{module}.{node.name}: {node.end_lineno - node.lineno + 1}"
-        for module, tree in SOURCES.items()
+        for module, tree in sources().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.end_lineno - node.lineno + 1 > LONGEST_FUNCTION
@@ -177,7 +196,7 @@ def test_functions_have_sixty_lines_at_most():
 
 
 def test_every_file_says_what_it_owns():
-    assert [module for module, tree in SOURCES.items() if not ast.get_docstring(tree)] == []
+    assert [module for module, tree in sources().items() if not ast.get_docstring(tree)] == []
 
 
 def python(code):
