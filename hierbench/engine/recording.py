@@ -11,6 +11,7 @@ from typing import Any
 from hierbench import results
 from hierbench.engine import provenance, remembering
 from hierbench.engine.setup import Setup
+from hierbench.errors import OutputError
 from hierbench.files import sweep
 from hierbench.results import Items, Record, Results
 
@@ -23,6 +24,7 @@ class Recorder:
     def __init__(self, setup: Setup):
         self.setup, self.found, self.begun = setup, Results(), False
         self.lacking = False  # whether it was said that data is missing
+        self.remembers = True  # until the cache turns out to be no place to write to
 
     def add(self, record: Record, items: Items | Path | None) -> None:
         """`items` is None for a record that lies in the folder already, a path for one of a run into another folder.
@@ -39,7 +41,8 @@ class Recorder:
             results.take_over(out, record, items)
         elif out is not None and items is not None:
             record = results.write_record(out, record, items)
-            self._remember(record)
+            if self.remembers:
+                self._remember(record)
         if items and not isinstance(items, Path):
             self.found.items[record.model, record.task] = items
         self.found.append(record)
@@ -52,7 +55,13 @@ class Recorder:
     def _remember(self, record: Record) -> None:
         model = next(model for model in self.setup.models if model.name == record.model)
         task = next(task for task in self.setup.tasks if task.spec.name == record.task)
-        remembering.remember(self.setup, model, record, task)
+        try:
+            remembering.remember(self.setup, model, record, task)
+        except (
+            OutputError
+        ) as error:  # a full disk or a read-only cache: slower next time, but no reason to stop
+            self.remembers = False
+            log.warning(str(error))
 
 
 def _asked(setup: Setup) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import logging
 import os
 import platform
 import shutil
@@ -29,11 +28,9 @@ from hierbench.contracts import ModelCard, Task
 from hierbench.engine import processes, provenance
 from hierbench.engine.keeping import same
 from hierbench.engine.setup import RunModel, Setup
-from hierbench.errors import HierbenchError
+from hierbench.errors import HierbenchError, OutputError
 from hierbench.plugins import package_files
 from hierbench.results import Record
-
-log = logging.getLogger(__name__)
 
 NAME = "measured"  # of the model, in a folder that serves models of any name
 CODE = ("hierbench", "hierbench.tasks", "hierbench.model_adapters", "hierbench.data_manifests")
@@ -69,16 +66,19 @@ def find(
 
 
 def remember(setup: Setup, model: RunModel, record: Record, task: Task) -> None:
-    """Keep a record as it lies in the run's folder, with its items. A cache that cannot be written costs a warning."""
+    """Keep a record as it lies in the run's folder, with its items. Raises OutputError where the cache is no place."""
     sha256 = record.provenance.get("checkpoint_sha256")
     place = _place(setup, model.family, sha256, task)
     if place is None or setup.out is None or model.adapter is not None or record.error is not None:
         return
+    items = results.items_path(setup.out, record.model, record.task)
     try:
-        items = results.items_path(setup.out, record.model, record.task)
         results.take_over(place, replace(record, model=NAME), items)
-    except HierbenchError as error:
-        log.warning(f"the measurement is not remembered: {error}")
+    except OutputError as error:
+        reason = getattr(error.__cause__, "strerror", None) or error
+        raise OutputError(
+            f"measurements are not remembered: cannot write {place.parent}: {reason}"
+        ) from error
 
 
 def stats() -> tuple[int, int]:
