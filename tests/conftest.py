@@ -33,10 +33,16 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def caches(tmp_path_factory):
-    """The folder of all tests' caches and their numbers: mktemp would read the whole temporary folder a test."""
-    return tmp_path_factory.mktemp("caches"), itertools.count()
+    """The folder of all tests' caches and their numbers: mktemp would read the whole temporary folder a test.
+
+    What starts before a test has its own, fixtures of a module and the server that processes are forked off, has one.
+    """
+    folder = tmp_path_factory.mktemp("caches")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HIERBENCH_CACHE", str(folder / "shared"))
+        yield folder, itertools.count()
 
 
 @pytest.fixture(autouse=True)

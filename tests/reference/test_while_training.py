@@ -136,7 +136,7 @@ def test_what_has_no_status(tmp_path):
 
 
 def test_the_log_tells_of_the_space_and_the_speed(tmp_path):
-    trained(tiny("phyclip", "model.embed_dim=32"), tmp_path / "run")
+    trained(tiny("phyclip", "model.embed_dim=32", "train.steps=10"), tmp_path / "run")
     last = lines(tmp_path / "run/train.jsonl")[-1]
     assert len(last["curv"]) == 4
     assert {"image_norm", "text_norm", "logit_scale", "tflops", "memory_gib"} <= last.keys()
@@ -266,7 +266,7 @@ def test_boards_that_are_not_there(tmp_path, monkeypatch, capsys):
     with pytest.raises(HierbenchError, match="Weights & Biases did not begin"):
         trained(tiny("clip", "train.wandb=mine"), tmp_path / "other")
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
-    train(tiny("clip"), tmp_path / "plain", device="cpu")
+    train(tiny("clip", "train.steps=10"), tmp_path / "plain", device="cpu")
     assert "no TensorBoard files: the package tensorboard is not installed" in capsys.readouterr().err
     assert not (tmp_path / "plain/tensorboard").exists()
 
