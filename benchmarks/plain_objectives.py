@@ -1,6 +1,6 @@
 """HyCoCLIP's and UNCHA's losses as plain steps have them: dense matrices of pairs in float32. For bench_training.py.
 
-By the formulas of the papers (MERU, section 3, for the geometry; HyCoCLIP; UNCHA), all parts real, one process.
+By the formulas of the papers (MERU, section 3, for the geometry; HyCoCLIP; UNCHA), one process.
 """
 
 from __future__ import annotations
@@ -16,22 +16,21 @@ from hierbench.reference.model import ReferenceModel
 MIN_RADIUS, ACROSS, WITHIN, ENTAILMENT = 0.1, 0.7, 1.2, 0.2
 
 
-def plain_objective(model: ReferenceModel, family: str, slots: int) -> Callable[[Tensor, Tensor], Tensor]:
-    """Projected features of B whole items, then of their parts slot after slot, (B·(1 + P), D) twice -> the loss."""
+def plain_objective(model: ReferenceModel, family: str) -> Callable[..., Tensor]:
+    """Projected features of B whole images, M part images, B captions and M phrases, and (M,) whose parts they are
+    -> the loss.
+    """
     encoder = model.encoder
     terms = {"hycoclip": _hycoclip, "uncha": _uncha}[family]
 
-    def loss(image: Tensor, text: Tensor) -> Tensor:
+    def loss(image: Tensor, part_image: Tensor, text: Tensor, part_text: Tensor, owner: Tensor) -> Tensor:
         curvature = encoder.curvature()
         assert curvature is not None
         space = _Space(curvature)
-        points = []
-        for features, name in ((image, "image"), (text, "text")):
-            lifted = space.lift(encoder.tangents(features, name))
-            whole, parts = lifted.tensor_split([len(lifted) // (1 + slots)])
-            points += [whole, parts.unflatten(0, (slots, -1)).transpose(0, 1).flatten(0, 1)]
+        images = [space.lift(encoder.tangents(features, "image")) for features in (image, part_image)]
+        texts = [space.lift(encoder.tangents(features, "text")) for features in (text, part_text)]
         scales = {name: scale.clamp(max=100) for name, scale in encoder.scales().items()}
-        return terms(space, scales, slots, *points)
+        return terms(space, scales, owner, *images, *texts)
 
     return loss
 
@@ -72,8 +71,7 @@ def _matched(space: _Space, x: Tensor, y: Tensor, scale: Tensor, own: Tensor | N
     return F.cross_entropy(-scale * space.distances(x, y), targets)
 
 
-def _hycoclip(space, scales, slots, image, part_image, text, part_text):
-    owner = torch.arange(len(image)).repeat_interleave(slots)
+def _hycoclip(space, scales, owner, image, part_image, text, part_text):
     scale = scales["logit_scale"]
     contrastive = [
         _matched(space, image, text, scale),
@@ -90,8 +88,7 @@ def _hycoclip(space, scales, slots, image, part_image, text, part_text):
     return sum(contrastive) / 4 + ENTAILMENT * sum(outside) / 2
 
 
-def _uncha(space, scales, slots, image, part_image, text, part_text):
-    owner = torch.arange(len(image)).repeat_interleave(slots)
+def _uncha(space, scales, owner, image, part_image, text, part_text):
     images, texts = image[owner], text[owner]
     whole, local, crossed = (scales[f"{name}_logit_scale"] for name in ("global", "local", "global_local"))
     contrastive = [_matched(space, *pair, whole) for pair in ((image, text), (text, image))]

@@ -52,8 +52,9 @@ def test_damaged_samples_are_skipped_and_counted(tmp_path):
     write_shard(tmp_path / "0.tar", [*good, *no_caption, *empty_caption, *bad_count, *lost_box, *bad_image])
     config = DataConfig(kind="grit", shards=str(tmp_path), boxes=2, shuffle_buffer=1, workers=0)
     batch = next(iter(Batches(config, image_size=32, rows=2)))
-    assert batch.pixels.shape == (2 * 3, 3, 32, 32)
+    assert batch.pixels.shape == (2 * 3 - 1, 3, 32, 32)
     assert batch.part_valid.tolist() == [[True, True], [True, False]]  # 000005 has one box left
+    assert batch.places.tolist() == [0, 1, 2, 3, 4, 1]
     batches = iter(Batches(config, image_size=32, rows=4))
     counted = sum((next(batches).skipped for _ in range(2)), Counter())
     assert counted["missing member"] >= 1

@@ -95,7 +95,7 @@ def tensors_of(batch):
     """All tensors of a batch that a device gets."""
     packs = [tensor for pack in batch.texts for tensor in (pack, *pack.groups)]
     found = [value for record in packs for value in vars(record).values() if isinstance(value, Tensor)]
-    return [batch.pixels, *found, *([] if batch.part_valid is None else [batch.part_valid])]
+    return [batch.pixels, *found, *(one for one in (batch.part_valid, batch.places) if one is not None)]
 
 
 def test_a_pinned_batch_is_pinned_whole(monkeypatch):

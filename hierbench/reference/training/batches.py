@@ -12,7 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,12 +48,15 @@ MAX_DAMAGED_IN_A_ROW = 1000
 class TrainingBatch:
     """What one process trains on in one step: b samples with P part slots each.
 
-    The P·b parts stand behind the b whole images and captions, slot after slot: part p of sample i is row b + p·b + i.
+    The parts stand behind the b whole images and captions, slot after slot: part p of sample i is row b + p·b + i, and
+    where slots are empty, which hold nothing to encode, `places` says where the features of each row lie.
     """
 
-    pixels: Tensor  # (b·(1 + P), 3, H, W) uint8
-    texts: tuple[Pack, ...]  # of b·(1 + P) captions; several where the step is cut into micro-batches
+    pixels: Tensor  # (R, 3, H, W) uint8: R = b·(1 + P) less the empty slots
+    texts: tuple[Pack, ...]  # of R captions; several, about alike, where the step is cut into micro-batches
     part_valid: Tensor | None  # (b, P) bool
+    # (b·(1 + P),) int64: which of the R each row is, an empty slot its whole item; None = no slot is empty
+    places: Tensor | None = None
     skipped: Counter = field(default_factory=Counter)  # what could not be used since the readers' last batch
     consumed: dict[int, int] = field(
         default_factory=dict
@@ -62,23 +65,29 @@ class TrainingBatch:
 
     def pin_memory(self) -> TrainingBatch:
         """The batch in pinned memory, which a device copies without waiting: DataLoader asks for it by this name."""
-        valid = self.part_valid
+        valid, places = self.part_valid, self.places
         return replace(
             self,
             pixels=self.pixels.pin_memory(),
             texts=tuple(texts.pin_memory() for texts in self.texts),
             part_valid=None if valid is None else valid.pin_memory(),
+            places=None if places is None else places.pin_memory(),
         )
 
     def to(self, device: torch.device) -> TrainingBatch:
         """The batch on `device`, copied without waiting."""
-        valid = self.part_valid
+        valid, places = self.part_valid, self.places
         return replace(
             self,
             pixels=self.pixels.to(device, non_blocking=True),
             texts=tuple(texts.to(device) for texts in self.texts),
             part_valid=None if valid is None else valid.to(device, non_blocking=True),
+            places=None if places is None else places.to(device, non_blocking=True),
         )
+
+    def spread(self, features: Tensor) -> Tensor:
+        """(R, D) features of what was encoded -> (b·(1 + P), D) of all rows. Those of empty slots are masked later."""
+        return features if self.places is None else features.index_select(0, self.places)
 
 
 @dataclass(frozen=True)
@@ -243,25 +252,41 @@ class Batches(IterableDataset):
         slots = self.config.boxes
         images = [self.augment(sample.image, sample.seed) for sample in samples]
         captions = [sample.caption for sample in samples]
-        blank = torch.zeros(3, self.image_size, self.image_size, dtype=torch.uint8)
         valid = torch.zeros(len(samples), slots, dtype=torch.bool)
         for slot in range(slots):
             for row, sample in enumerate(samples):
-                if slot >= len(sample.parts):
-                    images.append(blank)
-                    captions.append("")
-                    continue
-                image, phrase = sample.parts[slot]
-                images.append(self.augment(image, sample.seed + slot + 1))
-                captions.append(phrase)
-                valid[row, slot] = True
+                if slot < len(sample.parts):
+                    image, phrase = sample.parts[slot]
+                    images.append(self.augment(image, sample.seed + slot + 1))
+                    captions.append(phrase)
+                    valid[row, slot] = True
         tokens = tokenize(captions)
-        piece = (self.micro_batch or self.rows) * (1 + slots)
-        texts = tuple(
-            pack(tokens[start : start + piece], step=self.pack_step) for start in range(0, len(tokens), piece)
+        pieces = -(-self.rows // (self.micro_batch or self.rows))  # in every process as many
+        texts = tuple(pack(tokens[run], step=self.pack_step) for run in runs(len(tokens), pieces))
+        return TrainingBatch(
+            torch.stack(images),
+            texts,
+            valid if slots else None,
+            places_of(valid),
+            text_lengths=tuple(map(len, tokens)),
         )
-        lengths = tuple(map(len, tokens))
-        return TrainingBatch(torch.stack(images), texts, valid if slots else None, text_lengths=lengths)
+
+
+def runs(count: int, pieces: int) -> list[slice]:
+    """`count` rows cut into so many runs of about as many rows each, as `Tensor.tensor_split` cuts them."""
+    size, longer = divmod(count, pieces)
+    starts = [index * size + min(index, longer) for index in range(pieces + 1)]
+    return [slice(start, end) for start, end in pairwise(starts)]
+
+
+def places_of(valid: Tensor) -> Tensor | None:
+    """(b, P) bool, which part slots are filled -> the `places` of a TrainingBatch."""
+    if valid.all():
+        return None
+    filled = valid.T.flatten()  # slot after slot
+    whole = torch.arange(len(valid))
+    behind = len(valid) - 1 + filled.cumsum(0)
+    return torch.cat([whole, torch.where(filled, behind, whole.repeat(valid.shape[1]))])
 
 
 def loader(batches: Batches, workers: int, device: torch.device) -> Iterator[TrainingBatch]:

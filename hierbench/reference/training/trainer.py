@@ -93,13 +93,13 @@ class Trainer:
         self.model.encoder.clamp_scalars()
         self.optimiser.zero_grad(set_to_none=True)
         pixels = batch.pixels.float() / 255
-        if train.micro_batch is None or train.micro_batch * self.slots >= len(pixels):
+        if len(batch.texts) == 1:
             with self._autocast():
                 image, text = self.encoders(pixels, batch.texts[0])
-            total, logged = self.model.objective(image, text, batch.part_valid, self.sharing)
+            total, logged = self._objective(image, text, batch)
             self.scaler.scale(total).backward()
         else:
-            total, logged = self._cached_gradients(pixels, batch, train.micro_batch)
+            total, logged = self._cached_gradients(pixels, batch)
         self._average_scalars()
         norm = self._apply(train, number)
         if self.average:
@@ -169,20 +169,19 @@ class Trainer:
             raise KeyError(f"{strange[0]} is in one of them alone")
         return places
 
-    @property
-    def slots(self) -> int:
-        """Images a sample: the whole and its part slots."""
-        return 1 + self.config.data.boxes
-
-    def _cached_gradients(
-        self, pixels: Tensor, batch: TrainingBatch, micro_batch: int
+    def _objective(
+        self, image: Tensor, text: Tensor, batch: TrainingBatch
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        pieces = list(zip(pixels.split(micro_batch * self.slots), batch.texts, strict=True))
+        rows = batch.spread(image), batch.spread(text)
+        return self.model.objective(*rows, batch.part_valid, self.sharing)
+
+    def _cached_gradients(self, pixels: Tensor, batch: TrainingBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        pieces = list(zip(pixels.tensor_split(len(batch.texts)), batch.texts, strict=True))
         encode = self.encoders if self.sharded else self.model.encode
         with torch.no_grad(), self._autocast():
             encoded = [encode(*piece) for piece in pieces]
         image, text = (torch.cat(features).requires_grad_() for features in zip(*encoded, strict=True))
-        total, logged = self.model.objective(image, text, batch.part_valid, self.sharing)
+        total, logged = self._objective(image, text, batch)
         self.scaler.scale(total).backward()
         start = 0
         for index, piece in enumerate(pieces):
