@@ -146,5 +146,5 @@ def test_a_run_of_an_older_version_goes_on(tmp_path):
     final.unlink()
     train(config, tmp_path / "run", device="cpu", resume=True, quiet=True)
     assert all(torch.equal(value, before[name]) for name, value in load_file(final).items())
-    with pytest.raises(UsageError, match=r"it differs in: train\.ema, train\.seed$"):
+    with pytest.raises(UsageError, match=r"it differs in: train\.ema \(.*\), train\.seed \(.*\)$"):
         train(tiny("clip", "train.seed=1"), tmp_path / "run", device="cpu", resume=True, quiet=True)

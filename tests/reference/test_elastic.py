@@ -63,6 +63,15 @@ def test_a_launch_knows_its_own_runs_alone(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "a")
     train(short, out, device="cpu", quiet=True)
     assert "launch: a\n" in (out / "config.yaml").read_text()
+    with pytest.raises(
+        UsageError, match="holds a run already: add --resume"
+    ):  # finished, and the id used again
+        launch.launch(short, out, device="cpu")
+    assert elastic.own_folder(tmp_path / "runs", "train-*") is None
+    with monkeypatch.context() as killed:  # its last worker died when all was written
+        killed.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+        assert elastic.own_run(out)
+    (out / "model.safetensors").unlink()  # killed before it was written; the job is queued again
     assert elastic.own_folder(tmp_path / "runs", "train-*") == out
     assert launch.launch(short, out, device="cpu") == out / "model.safetensors"
     assert f"restarted by torchrun: goes on with {out}" in capsys.readouterr().err
@@ -82,6 +91,7 @@ def test_a_launch_without_an_id_is_known_by_what_started_it(tmp_path, monkeypatc
     name = elastic.launch_id()
     assert name != "none"
     train(tiny("clip", "train.steps=3"), tmp_path / "run", device="cpu", quiet=True)
+    (tmp_path / "run/model.safetensors").unlink()
     assert elastic.own_run(tmp_path / "run")
     monkeypatch.setattr(elastic.os, "getppid", lambda: 1)
     assert not elastic.own_run(tmp_path / "run")

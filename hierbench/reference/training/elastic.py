@@ -18,6 +18,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from hierbench.errors import HierbenchError
 from hierbench.reference.training import folder
+from hierbench.reference.training.state import WEIGHTS
 
 PATIENCE = timedelta(minutes=30)  # as torch waits for the other processes
 GLANCE = 0.02  # seconds between two looks into the store
@@ -34,9 +35,14 @@ def launch_id() -> str | None:
 
 
 def own_run(out: Path) -> bool:
-    """Whether the run in `out` was begun by this launch, which has been restarted since."""
+    """Whether the run in `out` was begun by this launch, which has been restarted since.
+
+    A finished one is another launch's of the same --rdzv-id, unless torchrun says that it has restarted its workers.
+    """
     name = launch_id()
-    return name is not None and folder.begun_by(out) == name
+    if name is None or folder.begun_by(out) != name:
+        return False
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" or not (out / WEIGHTS).exists()
 
 
 def own_folder(parent: Path, pattern: str) -> Path | None:

@@ -20,6 +20,9 @@ from hierbench.yaml_files import read_yaml
 FREE = ("name", "train.sharding", "processes", "launch")
 """What may differ when a run goes on: its folder may have been moved, its model may lie otherwise, over others."""
 
+BEFORE: dict[str, dict[str, Any]] = {"data": {"draft": False}}
+"""By sections, what runs did that were recorded before a key was there, where its default now is something else."""
+
 WAIT_FOR_WORKERS = 6.0  # seconds: the data workers of a killed run may hold its lock a moment longer
 
 
@@ -89,6 +92,24 @@ def refuse_other_run(out: Path) -> None:
         raise UsageError(f"{out} holds a run already: add --resume to go on with it, or choose another --out")
 
 
+def as_begun(config: ReferenceConfig, out: Path) -> ReferenceConfig:
+    """`config` with what the run in `out` did, where its config.yaml is older than a key and `config` leaves it open.
+
+    Raises UsageError for a config.yaml that is none.
+    """
+    if not (out / "config.yaml").exists():
+        return config
+    recorded = read_yaml(out / "config.yaml", "config", UsageError)
+    for name, keys in BEFORE.items():
+        section, told = getattr(config, name), recorded.get(name)
+        open_keys = (
+            keys.keys() - section.model_fields_set - (told.keys() if isinstance(told, dict) else set())
+        )
+        changed = section.model_copy(update={key: keys[key] for key in open_keys})
+        config = config.model_copy(update={name: changed})
+    return config
+
+
 def restore(config: ReferenceConfig, out: Path, world: int) -> tuple[checkpoints.Saved | None, int]:
     """The newest checkpoint of the run in `out`, None before there is one; and how many processes it had when it began.
 
@@ -99,30 +120,46 @@ def restore(config: ReferenceConfig, out: Path, world: int) -> tuple[checkpoints
         raise UsageError(f"nothing to resume in {out}: it has no config.yaml")
     before = _before(recorded)
     changed = _differing(before, _recorded(config, out, world))
-    if changed := [key for key in changed if key not in FREE]:
-        raise UsageError(f"{out} was begun with another config, it differs in: {', '.join(changed)}")
+    free = {
+        *FREE,
+        *(["data.workers"] if config.data.kind == "miniature" else []),
+    }  # drawn by step and rank alone
+    if told := [
+        f"{key} ({_short(one)} there, {_short(two)} here)" for key, one, two in changed if key not in free
+    ]:
+        raise UsageError(f"{out} was begun with another config, it differs in: {', '.join(told)}")
     found = checkpoints.saved(out)
     return checkpoints.load(found[-1]) if found else None, before["processes"] or world
 
 
 def _before(recorded: Path) -> dict[str, Any]:
-    """What a run's config.yaml says, with the defaults of keys that it is too old to have. Raises UsageError."""
+    """What a run's config.yaml says, with what keys that it is too old to have stood for. Raises UsageError."""
+    values = read_yaml(recorded, "config", UsageError)
+    for name, keys in BEFORE.items():
+        if isinstance(values.get(name), dict):
+            values[name] = keys | values[name]
     try:
-        return ReferenceConfig(**read_yaml(recorded, "config", UsageError)).model_dump(mode="json")
+        return ReferenceConfig(**values).model_dump(mode="json")
     except (TypeError, ValidationError) as error:
         raise UsageError(f"{recorded} is not what a training run writes: {one_line(error, 120)}") from None
 
 
-def _differing(before: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
-    """Keys whose values differ, those of the sections model, data and train by their own names."""
-    found: list[str] = []
+def _differing(before: dict[str, Any], wanted: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Keys whose values differ, with both; those of the sections model, data and train by their own names."""
+    found: list[tuple[str, Any, Any]] = []
     for key in sorted({*before, *wanted}):
         one, two = before.get(key), wanted.get(key)
         if key in ("model", "data", "train") and isinstance(one, dict) and isinstance(two, dict):
-            found += [f"{key}.{part}" for part in sorted({*one, *two}) if one.get(part) != two.get(part)]
+            found += [(f"{key}.{part}", was, now) for part, was, now in _differing(one, two)]
         elif one != two:
-            found.append(key)
+            found.append((key, one, two))
     return found
+
+
+def _short(value: Any) -> str:
+    """A value of a config as YAML has it, in few characters."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def _recorded(config: ReferenceConfig, out: Path, world: int) -> dict[str, Any]:

@@ -52,6 +52,8 @@ def train(
 def _train(
     config: ReferenceConfig, out: Path, where: torch.device, resume: bool, processes: Processes, quiet: bool
 ) -> Path:
+    if resume:
+        config = folder.as_begun(config, out)
     lead, settings = processes.rank == 0, config.train
     restored, shares = None, processes.world
     if resume:
@@ -71,7 +73,7 @@ def _train(
         saved = restored.state
         start, consumed = saved["step"], dict(saved["consumed"])
         tally = Counter(saved["skipped"] if lead else ())  # of all processes
-        watch = Watch(settings, saved["losses"])
+        watch = Watch(settings, saved.get("losses"))
     batches = Batches(
         config.data,
         image_size=config.model.image_size,

@@ -111,6 +111,8 @@ def load(folder: Path) -> Saved:
     average = folder / AVERAGE
     try:
         state = torch.load(regular_file(folder / STATE), weights_only=True)
+        if missing := sorted({"step", "scaler", "bad_steps", "consumed", "skipped"} - state.keys()):
+            raise KeyError(f"its {STATE} has no {missing[0]}")
         if (folder / SHARDED).is_dir():
             return Saved(folder, state)
         return Saved(
