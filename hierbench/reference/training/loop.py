@@ -46,14 +46,13 @@ def train(
     where = pick_device(device)
     boards.require(config)
     with folder.held(out) if processes.rank == 0 else nullcontext():
-        return _train(config, out, where, resume, processes, quiet)
+        begun = folder.as_begun(config, out) if resume else config
+        return _train(begun, out, where, resume, processes, quiet)
 
 
 def _train(
     config: ReferenceConfig, out: Path, where: torch.device, resume: bool, processes: Processes, quiet: bool
 ) -> Path:
-    if resume:
-        config = folder.as_begun(config, out)
     lead, settings = processes.rank == 0, config.train
     restored, shares = None, processes.world
     if resume:
