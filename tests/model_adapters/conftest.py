@@ -1,6 +1,7 @@
 """Tiny models of the foreign libraries, made on the spot: nothing is downloaded."""
 
 import shutil
+from pathlib import Path
 
 import open_clip
 import pytest
@@ -13,15 +14,22 @@ TINY_OPEN_CLIP = {
 }
 
 
+@pytest.fixture(scope="session")
+def open_clip_weights(tmp_path_factory):
+    """A file of the weights of the tiny architecture, made once."""
+    file = tmp_path_factory.mktemp("open_clip") / "weights.pt"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(open_clip.factory._MODEL_CONFIGS, "Tiny-32", TINY_OPEN_CLIP)
+        torch.manual_seed(3)
+        torch.save(open_clip.create_model("Tiny-32").state_dict(), file)
+    return file
+
+
 @pytest.fixture
-def tiny_open_clip(monkeypatch, tmp_path):
+def tiny_open_clip(open_clip_weights, monkeypatch, tmp_path):
     """(name of a tiny architecture that open_clip knows during the test, a file of its weights)."""
     monkeypatch.setitem(open_clip.factory._MODEL_CONFIGS, "Tiny-32", TINY_OPEN_CLIP)
-    torch.manual_seed(3)
-    model = open_clip.create_model("Tiny-32")
-    file = tmp_path / "tiny weights.pt"
-    torch.save(model.state_dict(), file)
-    return "Tiny-32", file
+    return "Tiny-32", Path(shutil.copy(open_clip_weights, tmp_path / "tiny weights.pt"))
 
 
 @pytest.fixture(scope="session")
