@@ -360,11 +360,13 @@ def load_manifest_file(path: str | Path) -> Manifest:
 
 
 def register_manifest(path: str | Path) -> Manifest:
-    """Add a user's manifest for this process. Raises DataError, also where the name is taken."""
+    """Add a user's manifest for this process, or take up how it reads now. Raises DataError, also for a taken name."""
     manifest = load_manifest_file(path)
     path = Path(path).resolve()
     if _files().get(manifest.name, path) != path:
         raise DataError(f"manifest {path}: a dataset {manifest.name!r} exists already, give another name")
+    if _registered.get(manifest.name) == path and _read(path) != manifest:
+        _read.cache_clear()  # edited since, as in a notebook
     _registered[manifest.name] = path
     return manifest
 

@@ -8,6 +8,7 @@ from hierbench.contracts import ModelCard, Task
 from hierbench.engine.setup import RunModel, Setup
 from hierbench.errors import MissingDataError, explained
 from hierbench.results import Record
+from hierbench.results.record import described
 
 
 def kept(
@@ -25,6 +26,7 @@ def same(
 ) -> bool:
     """Whether measuring the task would give the record again: model, data, task and options are what they were."""
     wanted: dict[str, Any] = {"checkpoint_sha256": sha256, "conditions": setup.conditions(model)}
+    wanted |= {"fit": str(task.spec.fit)}
     wanted |= encoding_facts(card) if card is not None else {}
     variant = ""
     try:
@@ -44,6 +46,7 @@ def same(
     known = {**record.provenance, "limit": record.limit}
     return (
         record.task_version == task.spec.version
+        and (record.specs, record.headline) == (described(task.spec.metrics), task.spec.headline)
         and (record.protocol, record.variant, record.prompts)
         == (task.spec.protocol, variant, setup.options.prompts)
         and record.family == (model.family or record.family)

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from PIL import Image
 
 from hierbench.cache import cache_dir
 from hierbench.engine import remembering
@@ -127,6 +128,60 @@ def test_what_is_damaged_or_of_other_data_is_measured_and_mended(first, loads, t
     run("miniature-clip", TASKS[:1], out=tmp_path / "third", **HOW)
     assert loads == ["miniature-clip"]
     assert files(tmp_path / "third") == files(tmp_path / "second")
+
+
+MANIFEST = """
+title: My things
+reader: imagefolder
+tasks: [zero-shot, hierarchy]
+fit: crop
+templates: ["a {}"]
+classes: {a: cat, b: dog, c: car, d: bird}
+taxonomy: {thing: {animal: [a, b, d], machine: [c]}}
+outside: []
+node_names: {animal: animal}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ("fit: crop", "fit: squeeze"),
+        ('"a {}"', '"the {}"'),
+        ("b: dog", "b: fish"),
+        ("[a, b, d], machine: [c]", "[a, b], machine: [c, d]"),
+        ("machine: [c]}}\noutside: []", "other: [c]}}\noutside: []"),
+        ("[a, b, d], machine: [c]}}\noutside: []", "[a, b], machine: [c]}}\noutside: [d]"),
+        ("animal: animal", "animal: mammal"),
+        ("60.png", "changed"),
+        ("60.png", "gone"),
+    ],
+)
+def test_a_dataset_of_ones_own_is_measured_again_when_it_changes(tmp_path, loads, old, new):
+    file, name = tmp_path / "own.yaml", f"own-{abs(hash((tmp_path.name, old, new)))}"
+    for number, kind in enumerate("abcd"):
+        (tmp_path / "data" / kind).mkdir(parents=True)
+        for shade in (60, 200):
+            Image.new("RGB", (9, 9), (shade, 80 * number, 255 - shade)).save(
+                tmp_path / "data" / kind / f"{shade}.png"
+            )
+    places = {"manifest": file, "data": {name: tmp_path / "data"}, "workers": 0, "device": "cpu"}
+    tasks = [f"zero-shot/{name}", f"hierarchy/{name}"]
+    file.write_text(f"name: {name}\n{MANIFEST}")
+    first = run("miniature-argent", tasks, out=tmp_path / "first", **places)
+    assert [record.status for record in first] == ["measured", "measured"]
+    if old == "60.png":
+        image = tmp_path / "data" / "a" / "60.png"
+        image.write_bytes(
+            (tmp_path / "data" / "b" / "60.png").read_bytes()
+        ) if new == "changed" else image.unlink()
+    file.write_text(f"name: {name}\n{MANIFEST.replace(old, new)}")
+    run("miniature-argent", tasks, out=tmp_path / "second", **places)
+    assert len(loads) == (1 if old == new else 2)
+    run("miniature-argent", tasks, out=tmp_path / "first", **places)  # which holds the old records
+    assert len(loads) == (1 if old == new else 2)  # the new ones are remembered by now
+    assert read_results(tmp_path / "first") == read_results(tmp_path / "second")
 
 
 def test_code_of_the_users_is_not_remembered(tmp_path, fakes, images, opens):
