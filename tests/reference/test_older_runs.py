@@ -94,5 +94,5 @@ def test_a_state_without_what_is_needed_is_told(asked, older, tmp_path):
     train(tiny("clip", *asked), out, device="cpu", resume=True, quiet=True)
     file = sorted(out.glob("checkpoints/*/state.pt"))[-1]
     torch.save({"step": 3}, file)
-    with pytest.raises(OutputError, match=r"cannot be read, .*its state\.pt has no bad_steps"):
+    with pytest.raises(OutputError, match=r"of another version, its state\.pt has no bad_steps"):
         train(tiny("clip", *asked), out, device="cpu", resume=True, quiet=True)

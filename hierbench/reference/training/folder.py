@@ -129,7 +129,7 @@ def restore(config: ReferenceConfig, out: Path, world: int) -> tuple[checkpoints
     ]:
         raise UsageError(f"{out} was begun with another config, it differs in: {', '.join(told)}")
     found = checkpoints.saved(out)
-    return checkpoints.load(found[-1]) if found else None, before["processes"] or world
+    return checkpoints.to_go_on_from(found[-1]) if found else None, before["processes"] or world
 
 
 def _before(recorded: Path) -> dict[str, Any]:

@@ -111,8 +111,6 @@ def load(folder: Path) -> Saved:
     average = folder / AVERAGE
     try:
         state = torch.load(regular_file(folder / STATE), weights_only=True)
-        if missing := sorted({"step", "scaler", "bad_steps", "consumed", "skipped"} - state.keys()):
-            raise KeyError(f"its {STATE} has no {missing[0]}")
         if (folder / SHARDED).is_dir():
             return Saved(folder, state)
         return Saved(
@@ -125,3 +123,14 @@ def load(folder: Path) -> Saved:
         raise OutputError(
             f"checkpoint {folder} cannot be read, remove it to resume from an older one: {one_line(error)}"
         ) from error
+
+
+def to_go_on_from(folder: Path) -> Saved:
+    """What a checkpoint folder holds, with all that a run needs to go on. Raises OutputError."""
+    found = load(folder)
+    if missing := sorted({"step", "scaler", "bad_steps", "consumed", "skipped"} - found.state.keys()):
+        raise OutputError(
+            f"checkpoint {folder} is of another version, its {STATE} has no {missing[0]}: "
+            "remove it to resume from an older one"
+        )
+    return found
