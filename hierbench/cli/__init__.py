@@ -38,7 +38,7 @@ NOUNS = {
     "leaderboard": "Tables from the files that runs have left.",
     "analyze": "Look into a model's embeddings; writes CSV files and pictures.",
     "miniature": "The built-in world of drawn scenes.",
-    "cache": "Stored embeddings.",
+    "cache": "Stored embeddings and remembered measurements.",
 }
 """Commands in the order of the help: each is a file here with a function of that name, or an `app` with verbs."""
 
