@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from hierbench.contracts import Dataset, ModelCard, Task
+from hierbench.contracts import Dataset, Task
 from hierbench.data.datasets import spread
 from hierbench.engine import remembering
 from hierbench.engine.encoding import Job
-from hierbench.engine.keeping import kept
 from hierbench.engine.session import Session
 from hierbench.engine.setup import RunModel, Setup
 from hierbench.errors import MissingDataError, explained
@@ -65,7 +64,7 @@ def _plan_model(setup: Setup, model: RunModel) -> Iterator[PlannedTask]:
         planned = PlannedTask(model.name, model.family or "unknown", task.spec.name, task.spec.dataset, "run")
         if session is None:
             yield dataclasses.replace(planned, action="fail", reason=failure)
-        elif _measured(setup, model, task, session.card):
+        elif remembering.known(setup, model, session.card.sha256, task, session.card) is not None:
             yield dataclasses.replace(planned, action="keep", reason="measured already")
         elif (reason := task.inapplicable(session.geometry)) is not None:
             yield dataclasses.replace(planned, action="skip", reason=reason)
@@ -95,12 +94,6 @@ def _amount(setup: Setup, session: Session, task: Task, seen: set[Any]) -> dict[
         "new_texts": len(texts),
         "seconds": seconds,
     }
-
-
-def _measured(setup: Setup, model: RunModel, task: Task, card: ModelCard) -> bool:
-    """Whether the record lies in the run's folder, or a run into another folder left it."""
-    known = (setup, model, card.sha256, task, card)
-    return kept(*known) is not None or remembering.find(*known) is not None
 
 
 def _seconds(session: Session, dataset: Dataset, job: Job) -> float:

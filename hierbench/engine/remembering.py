@@ -26,7 +26,7 @@ from hierbench import results
 from hierbench.cache import cache_dir
 from hierbench.contracts import ModelCard, Task
 from hierbench.engine import processes, provenance
-from hierbench.engine.keeping import same
+from hierbench.engine.keeping import kept, same
 from hierbench.engine.setup import RunModel, Setup
 from hierbench.errors import HierbenchError, OutputError
 from hierbench.plugins import package_files
@@ -42,15 +42,23 @@ LIBRARIES = (
 )  # that score; those that encode are in a record's versions
 
 
-def find(
+def known(
+    setup: Setup, model: RunModel, sha256: str | None, task: Task, card: ModelCard | None
+) -> tuple[Record, Path | None] | None:
+    """The record that this run would only repeat, under the model's name here; None where there is none.
+
+    With it where its items are: None = beside it in the run's own folder, else the folder of a run elsewhere.
+    """
+    record = kept(setup, model, sha256, task, card)
+    return _elsewhere(setup, model, sha256, task, card) if record is None else (record, None)
+
+
+def _elsewhere(
     setup: Setup, model: RunModel, sha256: str | None, task: Task, card: ModelCard | None
 ) -> tuple[Record, Path] | None:
-    """The record that this run would only repeat, under the model's name here, and the folder of its items.
-
-    None where there is none, where it is damaged, and where the data is another by now.
-    """
-    place = _place(setup, model.family, sha256, task)
-    if setup.options.force or model.adapter is not None or place is None or sha256 is None:
+    """None, too, where what is remembered is damaged, and where the data is another by now."""
+    place = _place(setup, model, sha256, task)
+    if setup.options.force or place is None or sha256 is None:
         return None
     try:
         record = results.read_record(place, NAME, task.spec.name)
@@ -67,9 +75,8 @@ def find(
 
 def remember(setup: Setup, model: RunModel, record: Record, task: Task) -> None:
     """Keep a record as it lies in the run's folder, with its items. Raises OutputError where the cache is no place."""
-    sha256 = record.provenance.get("checkpoint_sha256")
-    place = _place(setup, model.family, sha256, task)
-    if place is None or setup.out is None or model.adapter is not None or record.error is not None:
+    place = _place(setup, model, record.provenance.get("checkpoint_sha256"), task)
+    if place is None or setup.out is None or record.error is not None:
         return
     items = results.items_path(setup.out, record.model, record.task)
     try:
@@ -113,12 +120,16 @@ def _bytes(place: Path) -> int:
     return sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
 
 
-def _place(setup: Setup, family: str | None, sha256: str | None, task: Task) -> Path | None:
+def _place(setup: Setup, model: RunModel, sha256: str | None, task: Task) -> Path | None:
     """Where the record of a measurement is remembered; None for one that is not."""
     options = setup.options
     if setup.out is None or sha256 is None or not options.cache or options.adapter or options.task_file:
         return None
-    if not type(task).__module__.startswith("hierbench.") or not _ours(family):
+    if (
+        model.adapter is not None
+        or not _ours(model.family)
+        or not type(task).__module__.startswith("hierbench.")
+    ):
         return None
     about = {
         "checkpoint": sha256,

@@ -15,7 +15,6 @@ from hierbench import results
 from hierbench.contracts import ModelCard, Task
 from hierbench.engine import processes, remembering
 from hierbench.engine.claims import Claims, leave_nothing
-from hierbench.engine.keeping import kept
 from hierbench.engine.recording import Recorder
 from hierbench.engine.setup import Model, RunModel, Setup
 from hierbench.errors import explained
@@ -147,9 +146,8 @@ def _run_model(
     sha256 = model.sha256() if setup.out is not None else None
     for task in tasks:
         at_hand = session is None and model.adapter is not None  # then loading tells all, and costs nothing
-        found = None if at_hand else kept(setup, model, sha256, task, card)
-        elsewhere = None if found is not None else remembering.find(setup, model, sha256, task, card)
-        if found is None and elsewhere is None and session is None and failure is None:
+        found = None if at_hand else remembering.known(setup, model, sha256, task, card)
+        if found is None and session is None and failure is None:
             from hierbench.engine import measuring
 
             try:
@@ -163,12 +161,9 @@ def _run_model(
                     session = dataclasses.replace(session, share=partial(team.encode, position))
                 card = session.card
                 model.family, sha256 = card.family, card.sha256
-                found = kept(setup, model, sha256, task, card)  # now that family and hash are certain
-                elsewhere = None if found is not None else remembering.find(setup, model, sha256, task, card)
+                found = remembering.known(setup, model, sha256, task, card)  # family and hash are certain now
         if found is not None:
-            yield found, None
-        elif elsewhere is not None:
-            yield elsewhere
+            yield found
         elif failure is not None:
             yield measuring.failed(setup, model, task, failure), {}
         else:

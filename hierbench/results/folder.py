@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,15 +42,11 @@ def write_record(folder: str | Path, record: Record, items: Items | None = None)
     Raises OutputError where the folder cannot be written (a full disk, say); an older record stays as it was.
     """
     path = record_path(folder, record.model, record.task)
-    try:
+    with _written(path):
         sha256 = _write_items(items_path(folder, record.model, record.task), items or {})
         record = replace(record, items_sha256=sha256)
         with replacing(path) as temporary:
             temporary.write_text(record.to_json(), encoding="utf-8")
-    except OSError as error:
-        raise OutputError(
-            f"cannot write {path}: {error.strerror or error}: free space or choose another --out"
-        ) from error
     return record
 
 
@@ -59,11 +56,11 @@ def take_over(folder: str | Path, record: Record, items: Path) -> None:
     Raises OutputError where the folder cannot be written, and where the items are not the record's.
     """
     path, to = (at(folder, record.model, record.task) for at in (record_path, items_path))
-    try:
+    with _written(path):
         copies = {table: to / source.name for table, source in _tables(items).items()}
-        for source in _tables(items).values():
-            with replacing(to / source.name) as temporary:
-                shutil.copyfile(source, temporary)
+        for copy in copies.values():
+            with replacing(copy) as temporary:
+                shutil.copyfile(items / copy.name, temporary)
         _only(to, copies)
         if (_items_sha256(copies) if copies else None) != record.items_sha256:
             raise OutputError(
@@ -71,10 +68,6 @@ def take_over(folder: str | Path, record: Record, items: Path) -> None:
             )
         with replacing(path) as temporary:
             temporary.write_text(record.to_json(), encoding="utf-8")
-    except OSError as error:
-        raise OutputError(
-            f"cannot write {path}: {error.strerror or error}: free space or choose another --out"
-        ) from error
 
 
 def read_results(folder: str | Path) -> Results:
@@ -194,6 +187,17 @@ def _read_record(path: Path) -> Record:
         ) from error
     reason = why_retired(record.task)
     return record if reason is None else record.refused(reason)
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[None]:
+    """For the length of a block that writes a record and its items: what keeps it from doing so is an OutputError."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {path}: {error.strerror or error}: free space or choose another --out"
+        ) from error
 
 
 def _write_items(folder: Path, items: Items) -> str | None:

@@ -120,10 +120,8 @@ def restore(config: ReferenceConfig, out: Path, world: int) -> tuple[checkpoints
         raise UsageError(f"nothing to resume in {out}: it has no config.yaml")
     before = _before(recorded)
     changed = _differing(before, _recorded(config, out, world))
-    free = {
-        *FREE,
-        *(["data.workers"] if config.data.kind == "miniature" else []),
-    }  # drawn by step and rank alone
+    # scenes of the built-in world are drawn by step and rank alone
+    free = (*FREE, "data.workers") if config.data.kind == "miniature" else FREE
     if told := [
         f"{key} ({_short(one)} there, {_short(two)} here)" for key, one, two in changed if key not in free
     ]:
