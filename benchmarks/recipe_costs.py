@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -47,12 +48,17 @@ RECIPES = (
 )  # fmt: skip
 
 
-def operations(recipe: Recipe, size: str) -> float:
-    """Floating-point operations of the whole run at ViT-S, B or L."""
+@cache
+def cost_of(size: str) -> flops.Cost:
+    """What a pair costs at ViT-S, B or L."""
     model = resolve(f"clip/vit-{size}", ["data.shards=none"]).model
     with torch.device("meta"):
-        encoder = DualEncoder.create(**model.model_dump())
-    cost = flops.Cost.of(encoder)
+        return flops.Cost.of(DualEncoder.create(**model.model_dump()))
+
+
+def operations(recipe: Recipe, size: str) -> float:
+    """Floating-point operations of the whole run at ViT-S, B or L."""
+    cost = cost_of(size)
     _, padded = cost.step(recipe.images, [cost.context] * recipe.images)
     return recipe.steps * recipe.batch * padded
 

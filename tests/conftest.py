@@ -11,6 +11,10 @@ import golden_models
 import pytest
 import torch
 
+from hierbench import registry
+from hierbench.data import manifests
+from hierbench.models import families
+
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"
 
@@ -52,6 +56,13 @@ def own_cache(caches, monkeypatch):
     cache = folder / str(next(numbers))
     cache.mkdir()
     monkeypatch.setenv("HIERBENCH_CACHE", str(cache))
+
+
+@pytest.fixture(autouse=True)
+def nothing_registered(monkeypatch):
+    """What a test makes known, datasets, tasks and adapters of its own, is not known to the next."""
+    for module, name in ((manifests, "_registered"), (registry, "_added"), (families, "_user_adapters")):
+        monkeypatch.setattr(module, name, dict(getattr(module, name)))
 
 
 @pytest.fixture(scope="session")

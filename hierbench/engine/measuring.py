@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -128,12 +127,3 @@ def _provenance(setup: Setup, model: RunModel, adapter: ModelAdapter, task: Task
         "revision": provenance.revision(),
         "recorded": provenance.now(),
     }
-
-
-def free_memory() -> None:
-    """Give the memory of a model that is gone back, to the GPU as well."""
-    gc.collect()
-    if gc.get_freeze_count():  # what its libraries have imported stays: the next time need not look at that
-        gc.freeze()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import gc
 import logging
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hierbench import results
 from hierbench.contracts import ModelCard, Task
-from hierbench.engine import processes, remembering
+from hierbench.engine import garbage, processes, remembering
 from hierbench.engine.claims import Claims, leave_nothing
 from hierbench.engine.recording import Recorder
 from hierbench.engine.setup import Model, RunModel, Setup
@@ -84,7 +83,7 @@ def _run_all(setup: Setup, team: Team | None) -> Results:
     try:
         with (
             setup.progress.bar("tasks", len(setup.models) * len(setup.tasks)) as advance,
-            _only_new_garbage(),
+            garbage.only_new(),
             Claims(setup.out) as claims,
             contextlib.closing(_measured(setup, team, claims)) as measured,
         ):
@@ -171,7 +170,7 @@ def _run_model(
             yield measuring.measured(setup, model, session, task)
     if session is not None:
         del session
-        measuring.free_memory()
+        garbage.collect()
 
 
 # ------------------------------------------------------------------------------------------------- processes
@@ -191,22 +190,7 @@ class _Helper:
         if self.setup is None:
             self.setup = Setup.of(**self.arguments, write=False)
         if self.session is None or self.loaded != position:
-            from hierbench.engine.measuring import free_memory
-
             self.session = None
-            free_memory()
+            garbage.collect()
             self.session, self.loaded = self.setup.session(self.setup.models[position]), position
         return self.session.encode(self.setup.datasets.open(dataset).dataset, job)
-
-
-@contextlib.contextmanager
-def _only_new_garbage() -> Iterator[None]:
-    """Within it, collecting garbage looks at what was made since: not each time at all that torch has imported."""
-    if gc.get_freeze_count():  # the caller's own doing: leave it alone
-        yield
-        return
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()

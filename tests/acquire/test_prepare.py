@@ -50,13 +50,13 @@ def no_data_folder(monkeypatch):
 
 
 @pytest.fixture
-def manifest(tmp_path, monkeypatch):
+def manifest(tmp_path):
     """manifest(more YAML, name) -> the manifest `tiny` or another, known to this test alone."""
 
     def add(more="", name="tiny"):
         path = tmp_path / f"{name}.yaml"
         path.write_text(MANIFEST + more)
-        monkeypatch.setitem(manifests._registered, name, path)
+        manifests._registered[name] = path
         manifests._read.cache_clear()
         return load_manifest(name)
 
@@ -155,7 +155,7 @@ def test_caption_chains_keep_their_order_and_their_pool(tmp_path, layouts, monke
         "title: Chained\nreader: hierarcaps\ntasks: [pep-v2]\nfit: crop\n"
         "layout: {table: [hierarcaps_test.csv], images: [images], pool: pool.csv}\n"
     )
-    monkeypatch.setitem(manifests._registered, "chained", path)
+    manifests._registered["chained"] = path
     prepare.prepare("chained", [folder])
     before, after = (
         open_dataset("chained", where) for where in (Locations({"chained": folder}), Locations())

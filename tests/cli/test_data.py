@@ -100,11 +100,8 @@ classes: {cat: tabby, dog: poodle}
 
 
 @pytest.fixture
-def tiny(tmp_path, monkeypatch):
+def tiny(tmp_path):
     """The options that make the dataset `tiny` known; its images lie in `source`."""
-    from hierbench.data import manifests
-
-    monkeypatch.setattr(manifests, "_registered", {})
     (tmp_path / "tiny.yaml").write_text(MANIFEST)
     for number in range(4):
         path = tmp_path / "source" / ("cat", "dog")[number % 2] / f"{number}.jpg"

@@ -175,14 +175,8 @@ def stored(tmp_path_factory):
 def world(tmp_path, layouts, tiny_checkpoint, stored, monkeypatch):
     """A folder in which the documented commands find what they name, small."""
     monkeypatch.setenv("HIERBENCH_CACHE", str(stored))
-    from hierbench import registry
     from hierbench.cleaning import adapter_roles
-    from hierbench.data import manifests
-    from hierbench.models import families
 
-    monkeypatch.setattr(manifests, "_registered", {})
-    monkeypatch.setattr(registry, "_added", {})
-    monkeypatch.setattr(families, "_user_adapters", {})
     tasks_page = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
     blocks = dict(re.findall(r"^```(yaml|python)\n(.*?)^```", tasks_page, re.S | re.M))
     (tmp_path / "mine.yaml").write_text(blocks["yaml"])

@@ -310,12 +310,7 @@ def test_a_real_run_and_its_plan(hierbench, tmp_path):
     )
 
 
-def test_an_adapter_and_a_manifest_of_ones_own(hierbench, tmp_path, monkeypatch):
-    from hierbench.data import manifests
-    from hierbench.models import families
-
-    monkeypatch.setattr(families, "_user_adapters", {})
-    monkeypatch.setattr(manifests, "_registered", {})
+def test_an_adapter_and_a_manifest_of_ones_own(hierbench, tmp_path):
     (tmp_path / "ours.py").write_text(
         '"""Ours."""\nfrom hierbench.model_adapters import random\n'
         "def load(checkpoint=None, *, name=None, device='cpu', dtype='float32'):\n"

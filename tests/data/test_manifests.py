@@ -55,11 +55,6 @@ FROM_THE_TABLE = ("comco", "simco")  # neither classes nor counts are published
 UNCOUNTED = (*FROM_THE_TABLE, "sugarcrepe")
 
 
-@pytest.fixture(autouse=True)
-def nothing_registered(monkeypatch):
-    monkeypatch.setattr(manifests, "_registered", {})
-
-
 def written(folder, fields, name="mine.yaml"):
     path = folder / name
     path.write_text(fields if isinstance(fields, str) else yaml.safe_dump(fields, sort_keys=False))

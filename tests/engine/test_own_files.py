@@ -6,10 +6,7 @@ import pytest
 from PIL import Image
 
 import hierbench
-from hierbench import registry
-from hierbench.data import manifests
 from hierbench.errors import DataError, UsageError
-from hierbench.models import families
 
 MANIFEST = """
 title: My colours
@@ -60,10 +57,7 @@ TASKS = {"own/again": Again}
 
 
 @pytest.fixture
-def own(tmp_path, monkeypatch):
-    monkeypatch.setattr(manifests, "_registered", {})
-    monkeypatch.setattr(registry, "_added", {})
-    monkeypatch.setattr(families, "_user_adapters", {})
+def own(tmp_path):
     for name, text in (("own_colours.yaml", MANIFEST), ("own_model.py", ADAPTER), ("own_task.py", TASK)):
         (tmp_path / name).write_text(text)
     for name in ("red", "green"):

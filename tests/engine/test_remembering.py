@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shutil
 import time
 from dataclasses import replace
 
@@ -23,11 +24,21 @@ TASKS = [
 HOW = {"limit": 6, "workers": 0, "device": "cpu"}
 
 
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """A folder with both tasks of miniature-clip, and the cache of that run."""
+    folder = tmp_path_factory.mktemp("measured")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HIERBENCH_CACHE", str(folder / "cache"))
+        run("miniature-clip", TASKS, out=folder / "first", **HOW)
+    return folder
+
+
 @pytest.fixture
-def first(tmp_path):
-    """A folder with both tasks of miniature-clip."""
-    run("miniature-clip", TASKS, out=tmp_path / "first", **HOW)
-    return tmp_path / "first"
+def first(measured, tmp_path):
+    """A copy of that folder, in a cache that is a copy too."""
+    shutil.copytree(measured / "cache", cache_dir(), dirs_exist_ok=True)
+    return shutil.copytree(measured / "first", tmp_path / "first")
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from hierbench import registry
 from hierbench.errors import CheckpointError, UnknownNameError, UsageError
 from hierbench.geometry import Lorentz, Sphere
 from hierbench.models import checkpoints
-from hierbench.models import families as families_module
 from hierbench.models.catalog import read_catalog
 from hierbench.models.families import add_adapter_file, families
 from hierbench.models.reference import ModelReference, load_model
@@ -25,9 +24,8 @@ def load(checkpoint, *, name=None, device="cpu", dtype="float32"):
 
 
 @pytest.fixture
-def adapter_file(tmp_path, monkeypatch):
-    """adapter_file(text, stem) -> path of an adapter file; the registry forgets it after the test."""
-    monkeypatch.setattr(families_module, "_user_adapters", {})
+def adapter_file(tmp_path):
+    """adapter_file(text, stem) -> path of an adapter file."""
     loaded = set(sys.modules)
 
     def write(text=ADAPTER, stem="mine"):

@@ -8,7 +8,6 @@ from PIL import Image
 
 import hierbench
 from hierbench import registry, taxonomy
-from hierbench.data import manifests
 from hierbench.data.manifests import register_manifest
 from hierbench.errors import DataError, UsageError
 
@@ -22,12 +21,6 @@ templates: ["a photo of a {}."]
 classes: {poodle: poodle, beagle: beagle, cat: cat}
 """
 TREE = "animal\tdog\nanimal\tcat\ndog\tpoodle\ndog\tbeagle\n"
-
-
-@pytest.fixture(autouse=True)
-def nothing_registered(monkeypatch):
-    monkeypatch.setattr(manifests, "_registered", {})
-    monkeypatch.setattr(registry, "_added", {})
 
 
 @pytest.fixture
