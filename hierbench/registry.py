@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hierbench.contracts import Task
-from hierbench.data.manifests import Manifest, all_manifests, register_manifest
+from hierbench.data.manifests import Manifest, all_manifests, dataset_names, load_manifest, register_manifest
 from hierbench.errors import UnknownNameError, UsageError, explained
 from hierbench.names import lookup
 from hierbench.plugins import import_entry, module_from_file, package_files
@@ -44,14 +44,14 @@ def protocols() -> dict[str, Protocol]:
     }
 
 
-def task_factories() -> dict[str, Factory]:
+def task_factories(datasets: Iterable[Manifest] | None = None) -> dict[str, Factory]:
     """Every task's factory by name: of every manifest's protocols, of task files, of entry points.
 
-    Raises UsageError on a name used twice.
+    `datasets`: of the manifests only these. Raises UsageError on a name used twice.
     """
     found: dict[str, Factory] = {}
     for name, factory in [
-        *_of_manifests(),
+        *_of_manifests(all_manifests().values() if datasets is None else datasets),
         *coded_tasks(),
         *(item for table in _added.values() for item in table.items()),
     ]:
@@ -79,7 +79,14 @@ def under(named: str | Task, protocol: str) -> Task:
 def _factory(name: str) -> Factory:
     if why := why_retired(name):
         raise UnknownNameError(f"no task {name!r}: {why}")
-    return lookup("task", name, task_factories())
+    return _likely(name) or lookup("task", name, task_factories())
+
+
+def _likely(name: str) -> Factory | None:
+    """A task's factory, if it is of a dataset whose name begins as the task says: other manifests are not read."""
+    dataset = name.partition("/")[2]
+    near = [load_manifest(each) for each in dataset_names() if dataset and each.startswith(dataset)]
+    return task_factories(near).get(name)
 
 
 def list_tasks() -> list[Task]:
@@ -145,11 +152,12 @@ def _task_modules() -> list[Any]:
     ]
 
 
-def _of_manifests() -> list[tuple[str, Factory]]:
+def _of_manifests(manifests: Iterable[Manifest]) -> list[tuple[str, Factory]]:
+    manifests = list(manifests)
     return [
         entry
         for protocol, make in protocols().items()
-        for manifest in all_manifests().values()
+        for manifest in manifests
         if protocol in manifest.tasks
         for entry in _made(make, manifest)
     ]
@@ -203,14 +211,13 @@ def _suite_files() -> dict[str, Path]:
 
 def _suite(path: Path) -> dict[str, Any]:
     content = _suite_file(path)
-    known = task_factories()
     if (tag := content.get("tagged")) is not None:
         datasets = {name for name, manifest in all_manifests().items() if tag in manifest.tags}
-        names = [name for name, factory in known.items() if factory().spec.dataset in datasets]
+        names = [name for name, make in task_factories().items() if make().spec.dataset in datasets]
     else:
         names = list(content["tasks"])
-    if unknown := [name for name in names if name not in known]:
-        raise UsageError(f"suite {path}: there is no task {unknown[0]!r}")
+        if unknown := [name for name in names if not _likely(name) and name not in task_factories()]:
+            raise UsageError(f"suite {path}: there is no task {unknown[0]!r}")
     if not names or len(set(names)) < len(names):
         raise UsageError(f"suite {path}: it has no task, or one twice")
     return {"title": content["title"], "layout": content["layout"], "tasks": names}

@@ -65,7 +65,7 @@ def layouts() -> dict[str, Layout]:
 
 def layout(name: str) -> Layout:
     """A layout by name; UnknownNameError, with the nearest names, where there is none."""
-    return lookup("table layout", name, layouts())
+    return read_layout(lookup("table layout", name, {path.stem: path for path in documents("layouts")}))
 
 
 @cache

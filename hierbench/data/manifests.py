@@ -339,6 +339,11 @@ def load_manifest(name: str) -> Manifest:
     return _read(lookup("dataset", name, _files()))
 
 
+def dataset_names() -> set[str]:
+    """The names of all datasets; no manifest is read."""
+    return set(_files())
+
+
 def all_manifests() -> dict[str, Manifest]:
     """Every dataset's manifest by name."""
     return {name: _read(path) for name, path in sorted(_files().items())}

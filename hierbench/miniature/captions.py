@@ -136,14 +136,14 @@ def captions(scene: Scene) -> tuple[tuple[Caption, ...], ...]:
     return tuple(captions_at(scene, level) for level in range(1, LEVELS + 1))
 
 
-def captions_at(scene: Scene, level: int) -> tuple[Caption, ...]:
-    """PARAPHRASES different captions of one level, 1 to LEVELS, that are true of a scene.
+def captions_at(scene: Scene, level: int, count: int = PARAPHRASES) -> tuple[Caption, ...]:
+    """The first `count` captions of one level, 1 to LEVELS, that are true of a scene, all different.
 
     They differ in wording; those of a coarse level pick out a thing, a colour or the place.
     """
     draws = Draws("captions", scene.split, scene.index, level)
     tell = (_level_1, _level_2, _level_3, _level_4)[level - 1]
-    return _distinct(level, PARAPHRASES, partial(tell, scene, draws))
+    return _distinct(level, count, partial(tell, scene, draws))
 
 
 def chain(scene: Scene) -> tuple[Caption, ...]:

@@ -112,7 +112,8 @@ def read(manifest: Manifest) -> AnyDataset:
 def multilabel() -> tuple[MiniatureImages, np.ndarray]:
     """The test scenes with two things and what is in them: (N, len(KINDS)) bool, columns as in KINDS."""
     chosen = [scene for scene in all_scenes("test") if len(scene.things) == 2]
-    present = [[any(t.kind == kind.name for t in scene.things) for kind in KINDS] for scene in chosen]
+    shown = [{thing.kind for thing in scene.things} for scene in chosen]
+    present = [[kind.name in kinds for kind in KINDS] for kinds in shown]
     return _images(chosen), np.array(present)
 
 
@@ -157,7 +158,7 @@ def _full_truths(scene: Scene) -> list:
 
 def _retrieval(name: str) -> Retrieval:
     chosen = retrieval_scenes()
-    texts = [caption.text for scene in chosen for caption in captions_at(scene, LEVELS)[:CAPTIONS_EACH]]
+    texts = [caption.text for scene in chosen for caption in captions_at(scene, LEVELS, CAPTIONS_EACH)]
     owner = np.repeat(np.arange(len(chosen), dtype=np.int64), CAPTIONS_EACH)
     return Retrieval(name, _images(chosen), tuple(texts), owner)
 
@@ -170,7 +171,7 @@ def _chains(name: str) -> CaptionChains:
         sample_ids=tuple(scene.id for scene in chosen),
         captions=tuple(tuple(caption.text for caption in chain(scene)) for scene in chosen),
         owner=np.arange(len(chosen), dtype=np.int64),
-        pool=tuple(captions_at(scene, LEVELS)[0].text for scene in pool_scenes()),
+        pool=tuple(captions_at(scene, LEVELS, 1)[0].text for scene in pool_scenes()),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -135,6 +135,7 @@ def _place_two(draws: Draws, relation: str, radius: int, other: int) -> list[tup
     return [(across, place) for place in along]
 
 
+@cache
 def _places(radius: int) -> tuple[int, ...]:
     """Where the centre of a thing may be, on either axis, so that all of it lies in the picture."""
     return tuple(place for place in range(0, SIDE, GRID) if radius <= place <= SIDE - radius)

@@ -51,6 +51,15 @@ def test_spec(name):
     assert spec.source
 
 
+@pytest.mark.parametrize("name", ["zero-shot/stl10", "multilabel/miniature"])
+def test_a_task_is_found_without_the_manifests_of_other_datasets(name, monkeypatch):
+    read, load = [], registry.load_manifest
+    monkeypatch.setattr(registry, "load_manifest", lambda each: read.append(each) or load(each))
+    monkeypatch.setattr(registry, "all_manifests", lambda: pytest.fail("all manifests are read"))
+    assert registry.task(name).spec.name == name
+    assert all(each.startswith(name.partition("/")[2]) for each in read)
+
+
 SUITES = ["argent", "hycoclip", "uncha", "all", "miniature"]
 
 
