@@ -40,8 +40,10 @@ class Browser:
         os.close(to_write)
         target = self._send("Target.createTarget", {"url": "about:blank"})["targetId"]
         self.session = self._send("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
+        self.loaded = set()  # the loads that have ended, by Chromium's own name for each
         for domain in ("Page", "Runtime", "Log", "Network"):
             self._send(f"{domain}.enable")
+        self._send("Page.setLifecycleEventsEnabled", {"enabled": True})
 
     def __enter__(self):
         return self
@@ -59,10 +61,10 @@ class Browser:
 
     def open(self, address):
         """Go to a file or an address and wait until the page has loaded."""
-        self.loaded = False
         where = address.absolute().as_uri() if isinstance(address, Path) else address
-        self._send("Page.navigate", {"url": where})
-        self._until(lambda: self.loaded)
+        # A load of the empty tab may end later than this one is asked for.
+        load = self._send("Page.navigate", {"url": where})["loaderId"]
+        self._until(lambda: load in self.loaded)
 
     def run(self, expression):
         """The value of an expression in the page; waits where it is a promise."""
@@ -132,8 +134,8 @@ class Browser:
         return answers
 
     def _note(self, event, about):
-        if event == "Page.loadEventFired":
-            self.loaded = True
+        if event == "Page.lifecycleEvent" and about["name"] == "load":
+            self.loaded.add(about["loaderId"])
         elif event == "Runtime.exceptionThrown":
             details = about["exceptionDetails"]
             self.errors.append(details.get("exception", {}).get("description") or details["text"])
