@@ -143,7 +143,8 @@ def test_twenty_steps_equal_ten_a_kill_and_ten(tmp_path):
     steps = ["train.steps=20", "train.save_every=10"]
     straight = train(tiny("hycoclip", *steps), tmp_path / "straight", device="cpu", quiet=True)
     broken = tmp_path / "broken"
-    killed = forkserver().Process(target=killed_after, args=(tiny("hycoclip", *steps), broken, 10))
+    asked = (tiny("hycoclip", *steps), broken, 10, torch.get_num_threads())
+    killed = forkserver().Process(target=killed_after, args=asked)
     killed.start()
     killed.join(100)
     assert killed.exitcode == -9

@@ -144,9 +144,9 @@ def dying_in_a_run_of_two(rank, port, folder):
     main(["train", "miniature/clip", *words])
 
 
-def killed_after(config, out, step):
-    """A run that is killed when the checkpoint of a step is written."""
-    torch.set_num_threads(1)  # as many as in the test, or bits differ
+def killed_after(config, out, step, threads):
+    """A run that is killed when the checkpoint of a step is written; with other `threads` bits differ."""
+    torch.set_num_threads(threads)
     save = loop._save
 
     def save_and_die(trainer, folder, done, *more):
