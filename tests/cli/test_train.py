@@ -74,7 +74,7 @@ def test_a_run_and_its_model(hierbench, tmp_path):
     assert (recorded["family"], recorded["train"]["steps"], recorded["model"]["text"]) == (
         "hycoclip",
         2,
-        "L1_W64",
+        "L1_W16",
     )
     logged = [json.loads(line) for line in (run / "train.jsonl").read_text().splitlines()]
     assert [figures["step"] for figures in logged] == [0, 1]

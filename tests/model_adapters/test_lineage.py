@@ -33,7 +33,7 @@ LONG = "word " * 100
 def small():
     torch.manual_seed(0)
     sizes = {"embed_dim": 64, "depth": 2}
-    return DualEncoder.create("hyperbolic", vision_sizes=sizes, image_size=32, text="L2_W64", embed_dim=16)
+    return DualEncoder.create("hyperbolic", vision_sizes=sizes, image_size=32, text="L2_W16", embed_dim=16)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

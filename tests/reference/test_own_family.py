@@ -18,7 +18,7 @@ from hierbench.reference.tokenizer import tokenize
 DOCS = (Path(__file__).resolve().parents[2] / "docs/training.md").read_text(encoding="utf-8")
 SMALL = [
     "model.vision_sizes={embed_dim: 64, depth: 1, patch_size: 16}",
-    "model.text=L1_W64",
+    "model.text=L1_W16",
     "model.embed_dim=8",
     "train={steps: 2, batch_size: 4, warmup_steps: 1, log_every: 1, precision: float32}",
     "data.workers=0",

@@ -21,7 +21,7 @@ from hierbench.reference.training.logs import Logs
 from hierbench.reference.training.loop import train
 
 ROOT = Path(__file__).resolve().parents[2]
-STEPS = ["train.steps=4", "train.save_every=2"]
+STEPS = ["train.steps=4", "train.save_every=2", "train.learning_rate=1e-4"]
 
 
 HOLDING = """

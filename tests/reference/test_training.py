@@ -44,7 +44,7 @@ def test_cached_gradients_equal_whole_batch(family):
     assert_same_each(pieces, whole)
 
 
-DEEPER = ["model.vision_sizes.depth=2", "model.text=L2_W64"]
+DEEPER = ["model.vision_sizes.depth=2", "model.text=L2_W16"]
 
 
 def test_checkpointed_activations_have_the_same_gradients_and_keep_less():

@@ -23,7 +23,7 @@ CPU = torch.device("cpu")
 APART = ["data.caption_levels=[0,0,0,1]", "data.close_ups=0"]
 """No caption equals the phrase of its part: of two points that differ by rounding alone (equal texts that were packed
 with other neighbours) the exterior angle is any angle, and no two computations of it need agree."""
-DEEPER = ["model.vision_sizes.depth=2", "model.text=L2_W64", "train.warmup_steps=1", *APART]
+DEEPER = ["model.vision_sizes.depth=2", "model.text=L2_W16", "train.warmup_steps=1", *APART]
 FAMILIES = {  # and what of a step differs besides
     "hycoclip": ["train.clip_norm=0.5", "train.micro_batch=2", "train.loss_tile_mib=1"],
     "phyclip": ["train.checkpoint_activations=true"],
