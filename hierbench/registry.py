@@ -11,14 +11,21 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, cast
 
 from hierbench.contracts import Task
-from hierbench.data.manifests import Manifest, all_manifests, dataset_names, load_manifest, register_manifest
+from hierbench.data.manifests import (
+    Manifest,
+    all_manifests,
+    dataset_names,
+    load_manifest,
+    register_manifest,
+    registered_names,
+)
 from hierbench.errors import UnknownNameError, UsageError, explained
 from hierbench.names import lookup
 from hierbench.plugins import import_entry, module_from_file, package_files
@@ -44,14 +51,14 @@ def protocols() -> dict[str, Protocol]:
     }
 
 
-def task_factories(datasets: Iterable[Manifest] | None = None) -> dict[str, Factory]:
+def task_factories() -> dict[str, Factory]:
     """Every task's factory by name: of every manifest's protocols, of task files, of entry points.
 
-    `datasets`: of the manifests only these. Raises UsageError on a name used twice.
+    Raises UsageError on a name used twice.
     """
     found: dict[str, Factory] = {}
     for name, factory in [
-        *_of_manifests(all_manifests().values() if datasets is None else datasets),
+        *_of_manifests(all_manifests().values()),
         *coded_tasks(),
         *(item for table in _added.values() for item in table.items()),
     ]:
@@ -79,14 +86,21 @@ def under(named: str | Task, protocol: str) -> Task:
 def _factory(name: str) -> Factory:
     if why := why_retired(name):
         raise UnknownNameError(f"no task {name!r}: {why}")
-    return _likely(name) or lookup("task", name, task_factories())
+    return _find(name) or lookup("task", name, task_factories())
 
 
-def _likely(name: str) -> Factory | None:
-    """A task's factory, if it is of a dataset whose name begins as the task says: other manifests are not read."""
+def _find(name: str) -> Factory | None:
+    """A task's factory, None where there is none. Raises UsageError as `task_factories`.
+
+    Names of the package alone are unique (a test holds it): then the datasets whose names begin as the task says are
+    looked at first, and others' manifests are not read. With anything of a user's all are.
+    """
     dataset = name.partition("/")[2]
-    near = [load_manifest(each) for each in dataset_names() if dataset and each.startswith(dataset)]
-    return task_factories(near).get(name)
+    if dataset and not (registered_names() or _added or coded_tasks()):
+        near = [load_manifest(each) for each in dataset_names() if each.startswith(dataset)]
+        if found := dict(_of_manifests(near)).get(name):
+            return found
+    return task_factories().get(name)
 
 
 def list_tasks() -> list[Task]:
@@ -152,8 +166,7 @@ def _task_modules() -> list[Any]:
     ]
 
 
-def _of_manifests(manifests: Iterable[Manifest]) -> list[tuple[str, Factory]]:
-    manifests = list(manifests)
+def _of_manifests(manifests: Collection[Manifest]) -> list[tuple[str, Factory]]:
     return [
         entry
         for protocol, make in protocols().items()
@@ -216,7 +229,7 @@ def _suite(path: Path) -> dict[str, Any]:
         names = [name for name, make in task_factories().items() if make().spec.dataset in datasets]
     else:
         names = list(content["tasks"])
-        if unknown := [name for name in names if not _likely(name) and name not in task_factories()]:
+        if unknown := [name for name in names if _find(name) is None]:
             raise UsageError(f"suite {path}: there is no task {unknown[0]!r}")
     if not names or len(set(names)) < len(names):
         raise UsageError(f"suite {path}: it has no task, or one twice")

@@ -60,12 +60,12 @@ class Layout:
 
 def layouts() -> dict[str, Layout]:
     """Every layout by name. Raises OutputError where a file is not a layout."""
-    return {path.stem: read_layout(path) for path in documents("layouts")}
+    return {name: read_layout(path) for name, path in documents("layouts").items()}
 
 
 def layout(name: str) -> Layout:
     """A layout by name; UnknownNameError, with the nearest names, where there is none."""
-    return read_layout(lookup("table layout", name, {path.stem: path for path in documents("layouts")}))
+    return read_layout(lookup("table layout", name, documents("layouts")))
 
 
 @cache
@@ -117,11 +117,11 @@ def _column(path: Path, group: str, fields: Any) -> Column:
     )
 
 
-def documents(folder: str) -> list[Path]:
-    """The YAML files of a folder beside this file, sorted."""
+def documents(folder: str) -> dict[str, Path]:
+    """The YAML files of a folder beside this file by name, sorted."""
     from hierbench.plugins import package_files
 
-    return package_files(f"hierbench.leaderboard.{folder}", ".yaml")
+    return {path.stem: path for path in package_files(f"hierbench.leaderboard.{folder}", ".yaml")}
 
 
 # --------------------------------------------------------------------------------------------- what specs tell

@@ -29,7 +29,7 @@ def published(name: str) -> Table:
 
     Raises UnknownNameError where no such figures are stored, OutputError for a file that is not as the module says.
     """
-    return read(lookup("published figures", name, {path.stem: path for path in documents("published")}))
+    return read(lookup("published figures", name, documents("published")))
 
 
 def find(row: str, names: Sequence[str]) -> tuple[Table, Row]:

@@ -344,6 +344,11 @@ def dataset_names() -> set[str]:
     return set(_files())
 
 
+def registered_names() -> set[str]:
+    """The names of a user's own datasets."""
+    return set(_registered)
+
+
 def all_manifests() -> dict[str, Manifest]:
     """Every dataset's manifest by name."""
     return {name: _read(path) for name, path in sorted(_files().items())}

@@ -32,7 +32,7 @@ def headings(table):
 
 def test_a_table_column_is_one_line_of_a_layout(tmp_path):
     """Title, unit and direction are the metric's own; a title may be given."""
-    text = (columns.documents("layouts")[0].parent / "miniature.yaml").read_text()
+    text = columns.documents("layouts")["miniature"].read_text()
     line = "      - {task: mine/light, metric: error}\n"
     place = text.index("  - title: Text→Image")
     (tmp_path / "ours.yaml").write_text(text[:place] + line + text[place:])

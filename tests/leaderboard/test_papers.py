@@ -5,7 +5,7 @@ import pytest
 from hierbench.errors import OutputError, UnknownNameError
 from hierbench.leaderboard import columns, papers, tables
 
-ALL = sorted(path.stem for path in columns.documents("published"))
+ALL = sorted(columns.documents("published"))
 
 
 def figure(table, model, key):

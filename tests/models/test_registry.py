@@ -221,6 +221,8 @@ def test_entry_points_cannot_take_names_that_exist(plugin):
         families()
     with pytest.raises(UsageError, match="two tasks are called 'retrieval/coco'"):
         registry.task_factories()
+    with pytest.raises(UsageError, match="two tasks are called 'retrieval/coco'"):
+        registry.task("retrieval/flickr30k")
 
 
 def test_a_broken_entry_point_is_one_line_and_only_when_used(plugin):

@@ -21,6 +21,7 @@ from hierbench.reference.training.logs import Logs
 from hierbench.reference.training.loop import train
 
 ROOT = Path(__file__).resolve().parents[2]
+# so slow that no loss is suspect: then each checkpoint is written
 STEPS = ["train.steps=4", "train.save_every=2", "train.learning_rate=1e-4"]
 
 

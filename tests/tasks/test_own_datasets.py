@@ -98,6 +98,15 @@ def test_a_tree_in_each_form_is_asked_at_its_levels(mine, monkeypatch, tree):
         assert records[1].provenance["taxonomy_source"] == "my garden; CC0"
 
 
+@pytest.mark.parametrize("asked", ["zero-shot/stl10", "zero-shot/imagenet", "zero-shot/nonesuch"])
+def test_a_task_cannot_have_the_name_of_another(mine, asked):
+    """Nor is any other task found meanwhile: one of the two would stand for both."""
+    (mine / "mine.yaml").write_text(MANIFEST + "task_name: stl10\n")
+    registry.register(manifests=[mine / "mine.yaml"])
+    with pytest.raises(UsageError, match=r"two tasks are called '(zero-shot|hierarchy|levels)/stl10'"):
+        registry.task(asked)
+
+
 def test_titles_come_from_the_manifest(mine):
     register_manifest(mine / "mine.yaml")
     assert registry.task("zero-shot/mine").spec.title == "My animals zero-shot"
