@@ -16,6 +16,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import small_study
+import small_training
 import yaml
 from judge_server import Fake
 from PIL import Image
@@ -23,14 +25,8 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MODEL = "random"
-TRAINING = (
-    "model.vision_sizes.embed_dim=64 model.vision_sizes.depth=1 model.vision_sizes.patch_size=16 model.text=L1_W16 "
-    "model.embed_dim=32 train.batch_size=4 train.warmup_steps=1 train.steps=2 train.log_every=1 data.workers=0"
-)
-TINY_STUDY = (
-    "model.vision_sizes.embed_dim=64 model.vision_sizes.depth=1 model.text=L1_W16 model.embed_dim=32 "
-    "train.batch_size=4 data.workers=0"
-)
+TRAINING = " ".join([*small_training.TINY, "train.batch_size=4", "train.warmup_steps=1", "train.steps=2"])
+TINY_STUDY = " ".join(small_study.TINY)
 
 STAND_INS = [
     (

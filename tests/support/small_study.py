@@ -1,5 +1,7 @@
 """A study of two rows, and a training small enough for a test."""
 
+from small_training import TOWERS
+
 SMALL = {
     "title": "A study",
     "source": "a paper",
@@ -13,11 +15,4 @@ SMALL = {
     "claims": [{"says": "one wins", "better": "one", "than": "other", "by": ["ret"]}],
 }
 
-TINY = (
-    "model.vision_sizes.embed_dim=64",
-    "model.vision_sizes.depth=1",
-    "model.text=L1_W16",
-    "model.embed_dim=32",
-    "train.batch_size=4",
-    "data.workers=0",
-)
+TINY = (*TOWERS, "train.batch_size=4", "data.workers=0")
